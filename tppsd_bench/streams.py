@@ -84,4 +84,5 @@ class UniformStreams:
         self._used[rows] = used + m
         if len(rows) == 1:
             return self._buffer[rows[0], used[0] : used[0] + m][None, :].copy()
-        return self._buffer[rows[:, None], used[:, None] + np.arange(m)]
+        out: NDArray[np.float64] = self._buffer[rows[:, None], used[:, None] + np.arange(m)]
+        return out

@@ -1,0 +1,1 @@
+"""Heads: context -> law of the next (gap, type). The laws are numpy; only ``network`` needs torch."""

@@ -1,0 +1,114 @@
+"""The law of an event's type, given the history and perhaps the gap; float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+GAP_FEATURES = 3
+
+
+def gap_features(z: FloatArray) -> FloatArray:
+    """Features of a standardised log gap: (z, z^2 / 4, tanh 2z), z clipped to [-6, 6]; shape ``z.shape + (3,)``."""
+    z = np.clip(z, -6.0, 6.0)
+    return np.stack([z, 0.25 * z * z, np.tanh(2.0 * z)], axis=-1)
+
+
+class TypeLaw(Protocol):
+    @property
+    def n_types(self) -> int: ...
+    def take(self, rows: IntArray | slice) -> TypeLaw: ...
+    @classmethod
+    def concat(cls, laws: Sequence[Any]) -> TypeLaw: ...
+    def log_probs(self, z: FloatArray) -> FloatArray:
+        """log p(k | H, z) for standardised log gaps ``(n,)`` or ``(n, g)``; one more axis of length M."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TypesIndependent:
+    """Types conditionally independent of the gap given the history: ``log_p`` (n, M)."""
+
+    log_p: FloatArray
+
+    @classmethod
+    def from_logits(cls, logits: FloatArray) -> TypesIndependent:
+        return cls(log_softmax(logits, axis=-1))
+
+    @property
+    def n_types(self) -> int:
+        return self.log_p.shape[-1]
+
+    def take(self, rows: IntArray | slice) -> TypesIndependent:
+        return TypesIndependent(self.log_p[rows])
+
+    @classmethod
+    def concat(cls, laws: Sequence[TypesIndependent]) -> TypesIndependent:
+        return cls(np.concatenate([law.log_p for law in laws]))
+
+    def log_probs(self, z: FloatArray) -> FloatArray:
+        if z.ndim == 1:
+            return self.log_p
+        return np.broadcast_to(self.log_p[:, None, :], (*z.shape, self.n_types))
+
+
+@dataclass(frozen=True, slots=True)
+class TypesGivenGap:
+    """Types conditioned on the gap: logits = W tanh(a + Phi(z) G) + b with a per-history vector ``hidden`` (n, h)."""
+
+    hidden: FloatArray
+    gap_weight: FloatArray
+    """G, (3, h)."""
+    out_weight: FloatArray
+    """W, (h, M)."""
+    out_bias: FloatArray
+    """b, (M,)."""
+
+    @property
+    def n_types(self) -> int:
+        return self.out_weight.shape[1]
+
+    def take(self, rows: IntArray | slice) -> TypesGivenGap:
+        return replace(self, hidden=self.hidden[rows])
+
+    @classmethod
+    def concat(cls, laws: Sequence[TypesGivenGap]) -> TypesGivenGap:
+        return replace(laws[0], hidden=np.concatenate([law.hidden for law in laws]))
+
+    def log_probs(self, z: FloatArray) -> FloatArray:
+        hidden = self.hidden if z.ndim == 1 else self.hidden[:, None, :]
+        logits = np.tanh(hidden + gap_features(z) @ self.gap_weight) @ self.out_weight + self.out_bias
+        out: FloatArray = log_softmax(logits, axis=-1)
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class TypesTempered:
+    """Another type law, tempered and tilted: logits = log p / temperature + tilt (M,). The stress draft's."""
+
+    base: TypeLaw
+    temperature: float
+    tilt: FloatArray
+
+    @property
+    def n_types(self) -> int:
+        return self.base.n_types
+
+    def take(self, rows: IntArray | slice) -> TypesTempered:
+        return replace(self, base=self.base.take(rows))
+
+    @classmethod
+    def concat(cls, laws: Sequence[TypesTempered]) -> TypesTempered:
+        return replace(laws[0], base=type(laws[0].base).concat([law.base for law in laws]))
+
+    def log_probs(self, z: FloatArray) -> FloatArray:
+        out: FloatArray = log_softmax(self.base.log_probs(z) / self.temperature + self.tilt, axis=-1)
+        return out

@@ -1,0 +1,130 @@
+"""NeuralModel: an encoder and a head as a ``base.Model``; the law it hands out is float64 numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from reference_impls.base import scores_from_conditionals
+from reference_impls.encoders import ENCODERS
+from reference_impls.encoders.base import EventInputs, KeyValueCache, causal_attend
+from reference_impls.heads.lognormal_mixture import LogNormalMixture
+from reference_impls.heads.network import MixtureHead
+from tppsd_bench.events import EventBatch
+from tppsd_bench.protocols import Scores
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_SCORE_POSITIONS = 16_384
+"""Positions scored in one pass; bounds the memory of attention scores."""
+
+
+class NeuralModel(nn.Module):
+    """``start``/``extend``/``initial`` for sampling, ``score``/``conditionals`` by teacher forcing, ``log_likelihood`` for training.
+
+    The law of event i conditions on all events before it: row 0 on a learned initial context, row i on the context of event i - 1.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        """``config``: {"encoder": name, "n_types": M, "encoder_args": {...}, "head_args": {...}}."""
+        super().__init__()
+        self.config = config
+        self.name = str(config.get("name", config["encoder"]))
+        self._n_types = int(config["n_types"])
+        self.encoder = ENCODERS[config["encoder"]](self._n_types, **config["encoder_args"])
+        self.head = MixtureHead(self.encoder.d, self._n_types, **config.get("head_args", {}))
+        self.initial_context = nn.Parameter(0.1 * torch.randn(self.encoder.d))
+
+    @property
+    def n_types(self) -> int:
+        return self._n_types
+
+    @property
+    def device(self) -> torch.device:
+        return self.initial_context.device
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(p.numel() for p in self.parameters())
+
+    # -- sampling -----------------------------------------------------------------------------------------------------
+    def start(self, n: int, capacity: int) -> KeyValueCache:
+        return KeyValueCache(self.encoder, n, capacity, self.device)
+
+    @torch.inference_mode()
+    def initial(self, n: int) -> LogNormalMixture:
+        row = self.head(self.initial_context[None]).cpu().numpy()
+        return self.head.law(np.repeat(row, n, axis=0))
+
+    @torch.inference_mode()
+    def extend(self, cache: KeyValueCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
+        inputs, attend = cache.append(gaps, types, counts)
+        x, extra = self.encoder.embed(inputs)
+        raw = self.head(self.encoder.encode(x, extra, attend))
+        return self.head.law(raw.view(-1, raw.shape[-1]).cpu().numpy())
+
+    @torch.inference_mode()
+    def law_after(self, gaps: FloatArray, types: IntArray, lengths: IntArray) -> LogNormalMixture:
+        context = self._contexts(gaps, types)[torch.arange(len(gaps)), torch.from_numpy(lengths - 1)]
+        return self.head.law(self.head(context).cpu().numpy())
+
+    # -- scoring ------------------------------------------------------------------------------------------------------
+    @torch.inference_mode()
+    def raw_contexts(self, batch: EventBatch) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Raw head rows of every event's law (N, P) and of the law after the last event (n, P)."""
+        order = np.argsort(batch.lengths, kind="stable")
+        width = self.head.raw.out_features
+        rows = np.empty((batch.n_events, width), dtype=np.float32)
+        after = np.empty((len(batch), width), dtype=np.float32)
+        begin = 0
+        while begin < len(order):
+            end = begin + 1
+            while end < len(order) and (end + 1 - begin) * (int(batch.lengths[order[end]]) + 1) <= _SCORE_POSITIONS:
+                end += 1
+            chosen = np.sort(order[begin:end])
+            self._score_chunk(batch, chosen, rows, after)
+            begin = end
+        return rows, after
+
+    def _score_chunk(
+        self, batch: EventBatch, chosen: IntArray, rows: NDArray[np.float32], after: NDArray[np.float32]
+    ) -> None:
+        part = batch.select(chosen)
+        gaps, types = part.padded()
+        n, width = gaps.shape
+        first = self.initial_context.expand(n, 1, -1)
+        context = torch.cat([first, self._contexts(gaps, types)], dim=1) if width else first
+        raw = self.head(context).cpu().numpy()
+        keep = np.arange(width + 1) < part.lengths[:, None]
+        flat = np.repeat(batch.offsets[:-1][chosen] - part.offsets[:-1], part.lengths) + np.arange(part.n_events)
+        rows[flat] = raw[keep]
+        after[chosen] = raw[np.arange(n), part.lengths]
+
+    def _contexts(self, gaps: FloatArray, types: IntArray) -> Tensor:
+        n, m = gaps.shape
+        index = np.broadcast_to(np.arange(m), (n, m))
+        inputs = EventInputs(np.cumsum(gaps, axis=1), gaps, torch.from_numpy(types).to(self.device), index)
+        x, extra = self.encoder.embed(inputs)
+        return self.encoder.encode(x, extra, causal_attend(self.encoder.n_heads, self.encoder.strict, m, self.device))
+
+    def conditionals(self, batch: EventBatch) -> LogNormalMixture:
+        return self.head.law(self.raw_contexts(batch)[0])
+
+    def score(self, batch: EventBatch) -> Scores:
+        rows, after = self.raw_contexts(batch)
+        last = None if batch.horizon is None else self.head.law(after)
+        return scores_from_conditionals(batch, self.head.law(rows), last)
+
+    # -- training -----------------------------------------------------------------------------------------------------
+    def log_likelihood(self, gaps: FloatArray, types: IntArray) -> Tensor:
+        """log p(gap, type) of every event of the padded (n, L) arrays (padding must hold positive gaps), differentiable: (n, L)."""
+        n = len(gaps)
+        context = torch.cat([self.initial_context.expand(n, 1, -1), self._contexts(gaps, types)[:, :-1]], dim=1)
+        return self.head.log_likelihood(
+            self.head(context), torch.from_numpy(gaps).to(self.device), torch.from_numpy(types).to(self.device)
+        )

@@ -1,0 +1,114 @@
+"""Pairs: a target, its shipped draft and its stress draft, by name or by folder. ``names`` and ``card`` need no torch.
+
+Toy pairs are float64 numpy. The shipped pairs live in ``reference_impls/checkpoints/<name>``; a folder written by ``train`` works alike;
+``release:ENCODER:DATASET:FOLDER`` names a pair of the public release's state dicts (see ``reference_impls.release``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from tppsd_bench.errors import InputError
+
+CHECKPOINTS = Path(__file__).parent / "checkpoints"
+
+Kind = Literal["speculative", "target_only", "target_only_recompute", "draft_only"]
+
+_TOYS: dict[str, dict[str, Any]] = {
+    "toy-marked": {"title": "Toy: three types, independent of the gap", "n_types": 3, "types_given_gap": False},
+    "toy-gap-types": {"title": "Toy: three types, conditioned on the gap", "n_types": 3, "types_given_gap": True},
+    "toy-univariate": {"title": "Toy: one type", "n_types": 1, "types_given_gap": False},
+}
+
+
+def names() -> list[str]:
+    """The shipped neural pairs, then the toys."""
+    return [*sorted(p.parent.name for p in CHECKPOINTS.glob("*/card.json")), *_TOYS]
+
+
+def card(name: str) -> dict[str, Any]:
+    """What is known about a pair (see ``training.pair.write_card``); InputError where there is no such pair."""
+    if name in _TOYS:
+        toy = _TOYS[name]
+        return {"name": name, "title": toy["title"], "n_types": toy["n_types"], "process": None, "train_median_events": 100,
+                "data": {"name": "closed form"}, "nll": {}, "size": "toy"}  # fmt: skip
+    folder = Path(name) if Path(name).is_dir() else CHECKPOINTS / name
+    path = folder / "card.json"
+    if not path.is_file():
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, names(), n=1, cutoff=0.3)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"There is no pair {name!r}; known pairs: {', '.join(names())}, or a folder written by `train`.{hint}")
+    out: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return out
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A target with its drafts, and the samplers they make."""
+
+    name: str
+    title: str
+    target: Any
+    drafts: dict[str, Any]
+    card: dict[str, Any] = field(default_factory=dict)
+    process: Any = None
+    """The true process where it is known: a ``Target``."""
+
+    def sampler(
+        self, kind: Kind, *, draft: str = "shipped", k: int = 5, rule: str = "leviathan_two_step", batch_size: int | None = None
+    ) -> Any:
+        """A reference sampler of this pair; a ``SamplerUnderTest``."""
+        from reference_impls.samplers.policy import AdaptiveK, FixedK
+        from reference_impls.samplers.speculative import Speculative
+        from reference_impls.samplers.target_only import TargetOnly
+        from reference_impls.samplers.verification import Joint, TwoStep
+
+        if kind == "target_only":
+            return TargetOnly(self.target, batch_size=batch_size)
+        if kind == "target_only_recompute":
+            return TargetOnly(self.target, recompute=True, batch_size=batch_size)
+        if kind == "draft_only":
+            return TargetOnly(self.drafts[draft], batch_size=batch_size)
+        rules = {"leviathan_two_step": TwoStep, "leviathan_joint": Joint}
+        if kind != "speculative" or rule not in rules or draft not in self.drafts:
+            raise InputError(
+                f"Pair {self.name!r} has no sampler (kind {kind!r}, rule {rule!r}, draft {draft!r}); "
+                f"kinds: speculative, target_only, target_only_recompute, draft_only; rules: {', '.join(rules)}; "
+                f"drafts: {', '.join(self.drafts)}."
+            )
+        policy = FixedK(k) if k > 0 else AdaptiveK()
+        return Speculative(self.target, self.drafts[draft], policy, rules[rule](), batch_size=batch_size)
+
+
+def load_pair(name: str, device: str = "cpu") -> Pair:
+    """A pair by name or folder, ready to sample."""
+    from reference_impls.stress import StressDraft
+
+    if name in _TOYS:
+        from reference_impls.toys import toy_draft, toy_target
+
+        toy = _TOYS[name]
+        target = toy_target(toy["n_types"], toy["types_given_gap"], name)
+        toy_shipped = toy_draft(target)
+        return Pair(name, toy["title"], target, {"shipped": toy_shipped, "stress": StressDraft(toy_shipped)}, card(name))
+    if name.startswith("release:"):
+        from reference_impls.release import release_pair
+
+        return release_pair(name)
+    from reference_impls.training.pair import load_network
+    from tppsd_bench.simulate import make
+
+    about = card(name)
+    folder = Path(name) if Path(name).is_dir() else CHECKPOINTS / name
+    load = partial(load_network, device=device)
+    target_network, shipped = load(folder / "target.safetensors"), load(folder / "draft.safetensors")
+    stress = StressDraft(shipped, **about["recipe"]["stress"])
+    process = about.get("process")
+    known = make(process["kind"], **process["params"]) if process else None
+    return Pair(about["name"], about["title"], target_network, {"shipped": shipped, "stress": stress}, about, known)

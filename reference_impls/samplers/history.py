@@ -1,0 +1,115 @@
+"""The growing output of a sampler: committed events of a batch of sequences, when each is finished, and what it must still encode."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tppsd_bench.errors import InputError
+from tppsd_bench.events import EventBatch
+from tppsd_bench.protocols import SampleRequest
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+class Histories:
+    """Prompt plus generated events of the sequences still in work (rows), and the finished output of all.
+
+    Under a horizon, time counts from the end of the prompt, so that the output's gaps and horizon belong together.
+    """
+
+    def __init__(self, request: SampleRequest, n_types: int, prompts: EventBatch | None, slack: int) -> None:
+        n = request.n_sequences
+        self.n_types = n_types
+        self.stop = request.stop
+        self.prompt_lengths = np.zeros(n, dtype=np.int64) if prompts is None else prompts.lengths
+        expected = request.stop.n_events or 256
+        width = int(self.prompt_lengths.max(initial=0)) + expected + slack
+        self.gaps, self.types = np.zeros((n, width)), np.zeros((n, width), dtype=np.int64)
+        if prompts is not None and prompts.n_events:
+            g, k = prompts.padded()
+            self.gaps[:, : g.shape[1]], self.types[:, : g.shape[1]] = g, k
+        self.lengths = self.prompt_lengths.copy()
+        self.elapsed = np.zeros(n)
+        self.finished = np.zeros(n, dtype=bool)
+
+    @property
+    def generated(self) -> IntArray:
+        return self.lengths - self.prompt_lengths
+
+    @property
+    def remaining(self) -> IntArray | None:
+        """Events still to be generated (n,), or None under a horizon."""
+        return None if self.stop.n_events is None else self.stop.n_events - self.generated
+
+    def pending(self, encoded: IntArray, active: BoolArray) -> tuple[FloatArray, IntArray, IntArray]:
+        """Events beyond ``encoded`` (n,), left-aligned and padded: gaps, types (n, m), counts (n,). Padding gaps are 1."""
+        counts = np.where(active, self.lengths - encoded, 0)
+        m = int(counts.max(initial=0))
+        if len(counts) == 1:
+            begin = int(encoded[0])
+            return self.gaps[:, begin : begin + m], self.types[:, begin : begin + m], counts
+        columns = np.arange(m)
+        at = np.minimum(encoded[:, None] + columns, self.gaps.shape[1] - 1)
+        rows = np.arange(len(counts))[:, None]
+        keep = columns < counts[:, None]
+        return np.where(keep, self.gaps[rows, at], 1.0), np.where(keep, self.types[rows, at], 0), counts
+
+    def commit(self, gaps: FloatArray, types: IntArray, counts: IntArray) -> IntArray:
+        """Append ``counts[i]`` events to each row, up to its horizon; returns how many were kept (n,). Rows that end are marked."""
+        n, m = gaps.shape
+        needed = int((self.lengths + counts).max()) + 1
+        if needed > self.gaps.shape[1]:
+            extra = max(needed, 2 * self.gaps.shape[1]) - self.gaps.shape[1]
+            self.gaps, self.types = np.pad(self.gaps, ((0, 0), (0, extra))), np.pad(self.types, ((0, 0), (0, extra)))
+        kept = np.where(self.finished, 0, counts)
+        offered = np.arange(m) < kept[:, None]
+        if self.stop.horizon is not None:
+            ends = self.elapsed[:, None] + np.cumsum(np.where(offered, gaps, 0.0), axis=1)
+            inside = offered & (ends < self.stop.horizon)
+            crossed = kept > inside.sum(axis=1)
+            kept = inside.sum(axis=1)
+            self.elapsed = np.where(kept > 0, ends[np.arange(n), np.maximum(kept - 1, 0)], self.elapsed)
+            self.finished |= crossed
+            offered = inside
+        rows, columns = np.nonzero(offered)
+        self.gaps[rows, self.lengths[rows] + columns] = gaps[rows, columns]
+        self.types[rows, self.lengths[rows] + columns] = types[rows, columns]
+        self.lengths = self.lengths + kept
+        if self.stop.n_events is not None:
+            self.finished |= self.generated >= self.stop.n_events
+        return kept
+
+    def keep(self, rows: IntArray) -> None:
+        """Go on with ``rows`` only."""
+        for name in ("gaps", "types", "lengths", "prompt_lengths", "elapsed", "finished"):
+            setattr(self, name, getattr(self, name)[rows])
+
+    def output(self, row: int) -> tuple[FloatArray, IntArray]:
+        """The generated events of one row."""
+        begin, end = int(self.prompt_lengths[row]), int(self.lengths[row])
+        return self.gaps[row, begin:end].copy(), self.types[row, begin:end].copy()
+
+
+def prompts_of(request: SampleRequest) -> EventBatch | None:
+    """The request's prompt, one per sequence; InputError where their number does not fit."""
+    prompt = request.prompt
+    if prompt is None or prompt.n_events == 0:
+        return None
+    if len(prompt) == 1:
+        return prompt.select(np.zeros(request.n_sequences, dtype=np.int64))
+    if len(prompt) != request.n_sequences:
+        raise InputError(
+            f"The request has {len(prompt)} prompts for {request.n_sequences} sequences; give one for all, or one each."
+        )
+    return prompt
+
+
+def assemble(rows: dict[int, tuple[FloatArray, IntArray]], n: int, n_types: int, horizon: float | None) -> EventBatch:
+    """The batch of all sequences from each one's output."""
+    lengths = np.array([len(rows[i][0]) for i in range(n)], dtype=np.int64)
+    gaps = np.concatenate([rows[i][0] for i in range(n)]) if n else np.empty(0)
+    types = np.concatenate([rows[i][1] for i in range(n)]) if n else np.empty(0, dtype=np.int64)
+    return EventBatch(gaps, types, lengths, n_types, None if horizon is None else np.full(n, float(horizon)))

@@ -1,0 +1,67 @@
+"""The stress draft: a draft made poor on purpose, its density still known exactly.
+
+Exactness may not depend on the draft, but the power to see a fault does, about as TV(p, q)^2: a good draft blinds the suite. So the
+law is also checked with a proposal whose log-gap locations are shifted and scales widened, whose types are tempered and tilted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_impls.base import Cache, Model, scores_from_conditionals
+from reference_impls.heads.lognormal_mixture import LogNormalMixture
+from reference_impls.heads.types import TypesTempered
+from tppsd_bench.events import EventBatch
+from tppsd_bench.protocols import Scores
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StressDraft:
+    """Wraps a model whose laws are log-normal mixtures; ``shift`` and ``widen`` act on the standardised log gap."""
+
+    base: Model
+    shift: float = 0.5
+    widen: float = 1.3
+    temperature: float = 2.0
+    tilt: float = 0.8
+
+    @property
+    def name(self) -> str:
+        return f"{self.base.name}-stress"
+
+    @property
+    def n_types(self) -> int:
+        return self.base.n_types
+
+    def _poor(self, law: LogNormalMixture) -> LogNormalMixture:
+        types = law.types
+        if self.n_types > 1:
+            tilt = self.tilt * np.cos(np.pi * np.arange(self.n_types))
+            types = TypesTempered(law.types, self.temperature, tilt)
+        return replace(law, loc=law.loc + self.shift, scale=law.scale * self.widen, types=types)
+
+    def start(self, n: int, capacity: int) -> Cache:
+        return self.base.start(n, capacity)
+
+    def initial(self, n: int) -> LogNormalMixture:
+        return self._poor(self.base.initial(n))  # type: ignore[arg-type]
+
+    def extend(self, cache: Cache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
+        return self._poor(self.base.extend(cache, gaps, types, counts))  # type: ignore[arg-type]
+
+    def law_after(self, gaps: FloatArray, types: IntArray, lengths: IntArray) -> LogNormalMixture:
+        return self._poor(self.base.law_after(gaps, types, lengths))  # type: ignore[arg-type]
+
+    def conditionals(self, batch: EventBatch) -> LogNormalMixture:
+        return self._poor(self.base.conditionals(batch))  # type: ignore[arg-type]
+
+    def score(self, batch: EventBatch) -> Scores:
+        if batch.horizon is not None:
+            batch = EventBatch(batch.gaps, batch.types, batch.lengths, batch.n_types)
+        return scores_from_conditionals(batch, self.conditionals(batch), None)

@@ -1,0 +1,173 @@
+"""Maximum likelihood: one network, a stream of training batches, early stopping on held-out likelihood; resumable, seeded.
+
+Data order, initial weights and dropout depend on (seed, epoch) alone, so a run that was killed and resumed ends where an
+uninterrupted one does (up to the machine's float32 sums).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from reference_impls.network import NeuralModel
+from tppsd_bench.events import EventBatch
+
+Progress = Callable[[str, float], None]
+"""(what is going on, fraction done)."""
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """How long and how fast to train. ``epochs`` of whatever the data give per epoch; the rate warms up, then falls as a cosine."""
+
+    epochs: int
+    batch_sequences: int = 16
+    learning_rate: float = 1e-3
+    warmup_steps: int = 100
+    weight_decay: float = 1e-4
+    patience: int = 10
+    clip: float = 1.0
+    average_from: float = 0.75
+    """From this fraction of the run on, keep the running mean of the weights and ship it where it validates better."""
+
+
+@dataclass(frozen=True)
+class FitResult:
+    best_epoch: int
+    best_validation_nll: float
+    epochs_run: int
+    seconds: float
+    history: tuple[tuple[int, float, float], ...]
+    """(epoch, training NLL, validation NLL) in nats per event."""
+
+
+EpochData = Callable[[int], EventBatch]
+
+
+def batches(data: EventBatch, size: int, rng: np.random.Generator) -> Iterator[EventBatch]:
+    """Random batches of whole sequences; sequences of similar length go together, so that little is padding."""
+    usable = np.flatnonzero(data.lengths > 0)
+    noisy_length = data.lengths[usable] + rng.uniform(0.0, 0.1 * data.lengths[usable].mean() + 1.0, len(usable))
+    order = usable[np.argsort(noisy_length, kind="stable")]
+    starts = np.arange(0, len(order), size)
+    for begin in rng.permutation(starts):
+        yield data.select(order[begin : begin + size])
+
+
+def sequence_nll(model: NeuralModel, data: EventBatch) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Negative log-likelihood of every event (N,), by the float64 law."""
+    laws = model.conditionals(data)
+    rows = np.arange(data.n_events)
+    out: np.ndarray[Any, np.dtype[np.float64]] = -(
+        laws.log_prob(data.gaps) + laws.type_log_probs(data.gaps)[rows, data.types]
+    )
+    return out
+
+
+def _loss(model: NeuralModel, part: EventBatch) -> torch.Tensor:
+    gaps, types = part.padded(fill_gap=1.0)
+    keep = torch.from_numpy(np.arange(gaps.shape[1]) < part.lengths[:, None]).to(model.device)
+    return -(model.log_likelihood(gaps, types) * keep).sum() / int(part.lengths.sum())
+
+
+def fit(
+    model: NeuralModel,
+    train: EpochData,
+    validation: EventBatch,
+    plan: FitPlan,
+    *,
+    seed: int,
+    state_path: Path | None = None,
+    progress: Progress | None = None,
+) -> FitResult:
+    """Train in place; the model ends with its best validated weights, in evaluation mode.
+
+    ``state_path`` holds the state after each epoch; where it exists, training goes on from it.
+    """
+    optimiser = torch.optim.AdamW(model.parameters(), lr=plan.learning_rate, weight_decay=plan.weight_decay)
+    state: dict[str, Any] = {"epoch": 0, "best": math.inf, "best_epoch": 0, "best_weights": None, "history": [], "step": 0,
+                             "mean": None, "mean_count": 0, "seconds": 0.0}  # fmt: skip
+    if state_path is not None and state_path.exists():
+        loaded = torch.load(state_path, weights_only=True)
+        model.load_state_dict(loaded["weights"])
+        optimiser.load_state_dict(loaded["optimiser"])
+        state = loaded["state"]
+    while state["epoch"] < plan.epochs and state["epoch"] - state["best_epoch"] < plan.patience:
+        started = time.perf_counter()
+        torch.manual_seed(seed * 1_000_003 + state["epoch"])
+        train_nll = _one_epoch(model, optimiser, train(state["epoch"]), plan, seed, state)
+        _validate(model, validation, train_nll, state)
+        state["seconds"] += time.perf_counter() - started
+        if state_path is not None:
+            _save_state(state_path, model, optimiser, state)
+        if progress is not None:
+            said = f"epoch {state['epoch']}: train {train_nll:.4f}, held out {state['history'][-1][2]:.4f} nats/event"
+            progress(said, state["epoch"] / plan.epochs)
+    model.load_state_dict(state["best_weights"])
+    model.eval()
+    return FitResult(state["best_epoch"], state["best"], state["epoch"], state["seconds"], tuple(map(tuple, state["history"])))
+
+
+def _one_epoch(
+    model: NeuralModel, optimiser: torch.optim.Optimizer, data: EventBatch, plan: FitPlan, seed: int, state: dict[str, Any]
+) -> float:
+    rng = np.random.default_rng([seed, state["epoch"], 7])
+    model.train()
+    losses, weights = [], []
+    parts = list(batches(data, plan.batch_sequences, rng))
+    for done, part in enumerate(parts):
+        fraction = (state["epoch"] + done / len(parts)) / plan.epochs
+        rate = plan.learning_rate * (0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * fraction)))
+        for group in optimiser.param_groups:
+            group["lr"] = rate * min(1.0, (state["step"] + 1) / plan.warmup_steps)
+        optimiser.zero_grad(set_to_none=True)
+        loss = _loss(model, part)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
+        optimiser.step()
+        state["step"] += 1
+        losses.append(float(loss.detach()))
+        weights.append(int(part.lengths.sum()))
+        if fraction >= plan.average_from:
+            _accumulate(model, state)
+    state["epoch"] += 1
+    return float(np.average(losses, weights=weights))
+
+
+def _accumulate(model: NeuralModel, state: dict[str, Any]) -> None:
+    state["mean_count"] += 1
+    if state["mean"] is None:
+        state["mean"] = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        return
+    step = 1.0 / state["mean_count"]
+    for name, value in model.state_dict().items():
+        state["mean"][name].lerp_(value, step)
+
+
+def _validate(model: NeuralModel, validation: EventBatch, train_nll: float, state: dict[str, Any]) -> None:
+    model.eval()
+    now = {k: v.detach().clone() for k, v in model.state_dict().items()}
+    best_here = math.inf
+    for weights in filter(None, (now, state["mean"])):
+        model.load_state_dict(weights)
+        model.eval()
+        nll = float(sequence_nll(model, validation).mean())
+        best_here = min(best_here, nll)
+        if nll < state["best"] - 1e-5:
+            state.update(best=nll, best_epoch=state["epoch"], best_weights={k: v.clone() for k, v in weights.items()})
+    model.load_state_dict(now)
+    state["history"].append((state["epoch"], train_nll, best_here))
+
+
+def _save_state(path: Path, model: NeuralModel, optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".part")
+    torch.save({"weights": model.state_dict(), "optimiser": optimiser.state_dict(), "state": state}, temporary)
+    os.replace(temporary, path)

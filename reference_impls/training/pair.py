@@ -1,0 +1,219 @@
+"""Trains the target and the draft of a recipe and writes the pair's folder: two safetensors files and a card.
+
+The card says what a reader of a result needs: recipe, data, seed, versions, held-out likelihoods beside the true process's and an i.i.d.
+renewal fit's, the paired difference of target and draft with its interval, and each file's sha256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from reference_impls.network import NeuralModel
+from reference_impls.training.fit import EpochData, FitPlan, FitResult, Progress, fit, sequence_nll
+from reference_impls.training.recipe import NetworkRecipe, Recipe
+from tppsd_bench.errors import InputError
+from tppsd_bench.events import EventBatch
+from tppsd_bench.protocols import Stop
+from tppsd_bench.results import to_json
+from tppsd_bench.simulate import Process, make
+from tppsd_bench.streams import StreamKey
+
+VALIDATION_SEQUENCES, TEST_SEQUENCES = 256, 512
+CLOCK = 0.1
+"""Unit of the encoders' clock in mean gaps: below 1, so that the fastest sinusoids resolve events of one burst."""
+
+
+@dataclass(frozen=True)
+class PairData:
+    """Training stream, validation and test sets, and the true process where there is one."""
+
+    epoch: EpochData
+    validation: EventBatch
+    test: EventBatch
+    process: Process | None
+    median_events: int
+
+
+def process_data(recipe: Recipe) -> PairData:
+    """Fresh simulated sequences each epoch; validation and test on streams of their own."""
+    spec = recipe.data
+    process = make(str(spec.process), **spec.params)
+    key = StreamKey(seed=recipe.seed, suite="training", cell=recipe.name)
+    stop = Stop(n_events=spec.n_events)
+    return PairData(
+        epoch=lambda e: process.simulate(spec.sequences, stop, key.replace(stage="train", seed_epoch=e)),
+        validation=process.simulate(VALIDATION_SEQUENCES, stop, key.replace(stage="validation")),
+        test=process.simulate(TEST_SEQUENCES, stop, key.replace(stage="test")),
+        process=process,
+        median_events=spec.n_events,
+    )
+
+
+def file_data(recipe: Recipe, path: str) -> PairData:
+    """A user's sequences: the file's own splits where it has them (``read.splits``), else 70 / 15 / 15 by seeded shuffle."""
+    from tppsd_bench.data import read_events
+
+    read = dict(recipe.data.read)
+    splits = read.pop("splits", None)
+    if splits:
+        train, validation, test = (read_events(Path(path) / s if Path(path).is_dir() else path, **read) for s in splits)
+    else:
+        everything = read_events(path, **read)
+        if len(everything) < 10:
+            everything = windows(everything, recipe.data.max_events)
+        if len(everything) < 10:
+            raise InputError(f"{path}: {len(everything)} sequences are too few to train and hold out; expected at least 10.")
+        order = np.random.default_rng([recipe.seed, 11]).permutation(len(everything))
+        cut = max(1, round(0.15 * len(order)))
+        train, validation, test = (everything.select(order[s]) for s in (slice(2 * cut, None), slice(0, cut), slice(cut, 2 * cut)))
+    m = max(train.n_types, validation.n_types, test.n_types)
+    train, validation, test = (
+        EventBatch(b.gaps, b.types, b.lengths, m, None) for b in (windows(b, recipe.data.max_events) for b in (train, validation, test))
+    )  # fmt: skip
+    return PairData(lambda _e: train, validation, test, None, int(np.median(train.lengths)))
+
+
+def windows(batch: EventBatch, max_events: int) -> EventBatch:
+    """Sequences longer than ``max_events`` cut into consecutive windows; each window starts its own clock at its first gap."""
+    lengths: list[int] = []
+    for n in batch.lengths:
+        full, rest = divmod(int(n), max_events)
+        lengths += [max_events] * full + ([rest] if rest else [])
+    return EventBatch(batch.gaps, batch.types, np.array(lengths, dtype=np.int64), batch.n_types, None)
+
+
+def build_network(spec: NetworkRecipe, name: str, data: PairData, seed: int) -> NeuralModel:
+    """A fresh network whose clock (mean gap) and log-gap standardisation come from the first training batch."""
+    torch.manual_seed(seed)
+    first = data.epoch(0)
+    encoder_args = {"time_scale": CLOCK * float(np.mean(first.gaps)), **spec.encoder_args}
+    model = NeuralModel(
+        {"name": name, "encoder": spec.encoder, "n_types": first.n_types, "encoder_args": encoder_args, "head_args": spec.head_args}
+    )
+    logs = np.log(first.gaps)
+    model.head.log_mean.fill_(float(logs.mean()))
+    model.head.log_std.fill_(float(logs.std()))
+    return model
+
+
+def train_pair(
+    recipe: Recipe,
+    data: PairData,
+    out: Path,
+    *,
+    roles: tuple[str, ...] = ("target", "draft"),
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Train what is missing in ``out`` and write the card; returns it. With ``resume`` an interrupted run goes on."""
+    out.mkdir(parents=True, exist_ok=True)
+    models: dict[str, NeuralModel] = {}
+    fits: dict[str, FitResult] = {}
+    for role in roles:
+        spec: NetworkRecipe = getattr(recipe, role)
+        models[role] = build_network(spec, f"{recipe.name}.{role}", data, recipe.seed + (role == "draft"))
+        state = out / f"{role}.state.pt"
+        if not resume:
+            state.unlink(missing_ok=True)
+        plan = FitPlan(**spec.fit.model_dump())
+        said = None if progress is None else (lambda text, done, r=role: progress(f"{recipe.name} {r}, {text}", done))
+        fits[role] = fit(models[role], data.epoch, data.validation, plan, seed=recipe.seed, state_path=state, progress=said)
+        save_network(models[role], out / f"{role}.safetensors", fits[role])
+    if {"target", "draft"} <= {p.name.split(".")[0] for p in out.glob("*.safetensors")}:
+        card = write_card(recipe, data, out)
+        for role in ("target", "draft"):
+            (out / f"{role}.state.pt").unlink(missing_ok=True)
+        return card
+    return {}
+
+
+def save_network(model: NeuralModel, path: Path, result: FitResult) -> None:
+    """Weights plus, in the file's own metadata, the configuration and how training went."""
+    metadata = {"config": json.dumps(model.config), "fit": json.dumps(to_json(result))}
+    temporary = path.with_suffix(".part")
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, temporary, metadata)
+    os.replace(temporary, path)
+
+
+def load_network(path: Path, device: str = "cpu") -> NeuralModel:
+    """A network from its safetensors file, in evaluation mode."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as f:
+        metadata = f.metadata() or {}
+        if "config" not in metadata:
+            raise InputError(f"{path}: no network configuration in the file's metadata; expected one written by `train`.")
+        model = NeuralModel(json.loads(metadata["config"]))
+        model.load_state_dict({name: f.get_tensor(name) for name in f.keys()})  # noqa: SIM118 - not a dict
+    return model.to(device).eval()
+
+
+def fit_of(path: Path) -> dict[str, Any]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as f:
+        return dict(json.loads((f.metadata() or {})["fit"]))
+
+
+def by_sequence(batch: EventBatch, values: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Sums of per-event values by sequence (n,)."""
+    return np.bincount(batch.sequence_index, weights=values, minlength=len(batch))
+
+
+def ratio_interval(sums: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Mean per event of per-sequence sums, with a 95 % interval over sequences (ratio estimator, delta method)."""
+    mean = sums.sum() / lengths.sum()
+    sd = np.sqrt(np.sum((sums - mean * lengths) ** 2) / (len(sums) - 1) * len(sums)) / lengths.sum()
+    return {"value": float(mean), "low": float(mean - 1.96 * sd), "high": float(mean + 1.96 * sd)}
+
+
+def write_card(recipe: Recipe, data: PairData, out: Path) -> dict[str, Any]:
+    """Held-out likelihoods and provenance; ``card.json``."""
+    from tppsd_bench.simulate.baseline import renewal_baseline
+
+    models = {role: load_network(out / f"{role}.safetensors") for role in ("target", "draft")}
+    test = data.test
+    nll = {role: sequence_nll(model, test) for role, model in models.items()}
+    renewal = renewal_baseline(data.epoch(0))
+    sums = {role: by_sequence(test, value) for role, value in nll.items()}
+    sums["renewal"] = by_sequence(test, -renewal.event_log_likelihood(test))
+    if data.process is not None:
+        sums["true"] = -data.process.log_likelihood(test)
+    figures: dict[str, Any] = {name: ratio_interval(value, test.lengths) for name, value in sums.items()}
+    figures["draft_minus_target"] = ratio_interval(sums["draft"] - sums["target"], test.lengths)
+    if "true" in sums:
+        figures["target_minus_true"] = ratio_interval(sums["target"] - sums["true"], test.lengths)
+        lead = figures["renewal"]["value"] - figures["true"]["value"]
+        figures["true_lead"] = lead
+        figures["lead_share"] = (figures["renewal"]["value"] - figures["target"]["value"]) / lead if lead > 0.005 else None
+    pointless = figures["draft_minus_target"]["low"] <= 0.0
+    card = {
+        "name": recipe.name,
+        "title": recipe.title,
+        "n_types": test.n_types,
+        "recipe": recipe.model_dump(),
+        "data": {"name": recipe.data.name or recipe.data.process, "source": recipe.data.source, "licence": recipe.data.licence},
+        "process": None if data.process is None else {"kind": data.process.kind, "params": data.process.params()},
+        "train_median_events": data.median_events,
+        "test": {"sequences": len(test), "events": test.n_events},
+        "nll": figures,
+        "speculation_pointless": bool(pointless),
+        "sentence": "speculation pointless: the draft is as good as the target on held-out data" if pointless else "",
+        "parameters": {role: model.n_parameters for role, model in models.items()},
+        "fit": {role: {k: v for k, v in fit_of(out / f"{role}.safetensors").items() if k != "history"} for role in models},
+        "torch": torch.__version__.split("+")[0],
+        "sha256": {f"{r}.safetensors": hashlib.sha256((out / f"{r}.safetensors").read_bytes()).hexdigest() for r in models},
+    }
+    temporary = out / "card.json.part"
+    temporary.write_text(json.dumps(to_json(card), indent=1), encoding="utf-8")
+    os.replace(temporary, out / "card.json")
+    return card

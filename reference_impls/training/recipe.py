@@ -1,0 +1,108 @@
+"""Recipes: a TOML file says everything a pair of checkpoints is rebuilt from."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tppsd_bench.errors import InputError
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class DataRecipe(_Strict):
+    """A known process (fresh sequences every epoch), or a file of sequences given by ``--data`` (or ``file``)."""
+
+    process: str | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    n_events: int = 128
+    """Events per simulated sequence."""
+    sequences: int = 512
+    """Simulated sequences per epoch."""
+    file: str | None = None
+    read: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of ``tppsd_bench.data.read_events``; ``splits`` names the file's own splits if it has them."""
+    name: str = ""
+    source: str = ""
+    licence: str = ""
+    max_events: int = 256
+    """Longer sequences of a file are cut into windows of this many events for training."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataRecipe:
+        if self.process is None and self.file is None:
+            raise ValueError("needs `process` or `file`")
+        return self
+
+
+class FitRecipe(_Strict):
+    epochs: int = 40
+    batch_sequences: int = 16
+    learning_rate: float = 1e-3
+    warmup_steps: int = 100
+    weight_decay: float = 1e-4
+    patience: int = 10
+
+
+class NetworkRecipe(_Strict):
+    encoder: Literal["thp", "sahp", "attnhp"]
+    encoder_args: dict[str, Any]
+    head_args: dict[str, Any] = Field(default_factory=dict)
+    fit: FitRecipe = Field(default_factory=FitRecipe)
+
+
+class StressRecipe(_Strict):
+    """The stress draft: the shipped draft's law with locations shifted and scales widened (standardised log gap), types tempered."""
+
+    shift: float = 0.5
+    widen: float = 1.3
+    temperature: float = 2.0
+    tilt: float = 0.8
+
+
+class Recipe(_Strict):
+    name: str
+    title: str
+    seed: int = 1
+    data: DataRecipe
+    target: NetworkRecipe
+    draft: NetworkRecipe
+    stress: StressRecipe = Field(default_factory=StressRecipe)
+    suite: dict[str, Any] = Field(default_factory=dict)
+    """Hints for suites: ``k`` and ``horizon``."""
+
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+def recipe_names() -> list[str]:
+    return sorted(p.stem for p in RECIPES.glob("*.toml"))
+
+
+def load_recipe(name_or_path: str, overrides: dict[str, Any] | None = None) -> Recipe:
+    """A shipped recipe by name, or a file; ``overrides`` are dotted keys (``target.fit.epochs = 3``)."""
+    path = Path(name_or_path)
+    if not path.suffix:
+        path = RECIPES / f"{name_or_path}.toml"
+    if not path.is_file():
+        raise InputError(f"There is no recipe {name_or_path!r}; give a file, or one of {', '.join(recipe_names())}.")
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not valid TOML: {error}.") from error
+    for dotted, value in (overrides or {}).items():
+        node = raw
+        *parents, last = dotted.split(".")
+        for part in parents:
+            node = node.setdefault(part, {})
+        node[last] = value
+    try:
+        return Recipe.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']} (found {first.get('input')!r}).") from error

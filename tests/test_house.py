@@ -1,0 +1,152 @@
+"""House rules a machine can check: import directions, module length, one test command, links, words that must not appear."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("tppsd_bench", "reference_impls")
+MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
+TEXT_FOLDERS = (*PACKAGES, "tests", "docs", "suites", "reports/templates", ".ci", ".github")
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".html", ".css", ".js", ".yml", ".json", ".j2", ""}
+HARD_LIMIT = 400
+
+FORBIDDEN = (
+    # (folder, what it must not import)
+    ("tppsd_bench", ("reference_impls",)),
+    ("reference_impls", ("tppsd_bench.report", "tppsd_bench.runner", "tppsd_bench.cli")),
+    ("tppsd_bench/stats", ("tppsd_bench.report", "tppsd_bench.runner", "tppsd_bench.cli", "reference_impls")),
+    ("tppsd_bench/measure", ("tppsd_bench.report", "tppsd_bench.runner", "tppsd_bench.cli", "torch")),
+    ("tppsd_bench/report", ("tppsd_bench.runner", "tppsd_bench.cli", "torch")),
+)
+
+
+def imported(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything that a module of ``package`` imports, at any depth of the code."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*parents, *([node.module] if node.module else [])])
+            yield node.lineno, base
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def within(name: str, banned: tuple[str, ...]) -> bool:
+    return any(name == b or name.startswith(b + ".") for b in banned)
+
+
+def package_of(module: Path) -> str:
+    return ".".join(module.relative_to(ROOT).parent.parts)
+
+
+@pytest.mark.parametrize(("folder", "banned"), FORBIDDEN, ids=[f for f, _ in FORBIDDEN])
+def test_imports_go_one_way(folder: str, banned: tuple[str, ...]) -> None:
+    wrong = [
+        f"{module.relative_to(ROOT)}:{line} imports {name}"
+        for module in sorted((ROOT / folder).rglob("*.py"))
+        for line, name in imported(module.read_text(encoding="utf-8"), package_of(module))
+        if within(name, banned)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import reference_impls.pairs",
+        "def f():\n    from reference_impls import pairs",
+        "from .. import report",
+        "from ..report.build import build_report",
+        "from tppsd_bench import report",
+    ],
+)
+def test_the_import_check_sees_every_form_of_import(statement: str) -> None:
+    names = [name for _, name in imported(statement, "tppsd_bench.stats")]
+    assert any(within(name, ("reference_impls", "tppsd_bench.report")) for name in names)
+    assert not any(within(name, ("reference_impl", "tppsd_bench.rep")) for name in names)
+
+
+def test_modules_stay_readable() -> None:
+    lengths = {m: len(m.read_text(encoding="utf-8").splitlines()) for m in MODULES}
+    assert lengths, "no module was found"
+    long = [f"{m.relative_to(ROOT)}: {n} lines" for m, n in lengths.items() if n > HARD_LIMIT]
+    assert not long, f"longer than {HARD_LIMIT} lines, split them:\n" + "\n".join(long)
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    vague = [str(m.relative_to(ROOT)) for m in MODULES if m.stem in {"utils", "util", "helpers", "helper", "misc", "common"}]
+    assert not vague
+
+
+def pytest_commands(text: str) -> list[str]:
+    return re.findall(r"python -m pytest[^\n`&]*", text)
+
+
+def test_the_readme_and_ci_run_the_same_test_command() -> None:
+    readme = [c.strip() for c in pytest_commands((ROOT / "README.md").read_text(encoding="utf-8"))]
+    ci = [c.strip() for c in pytest_commands((ROOT / ".ci/run").read_text(encoding="utf-8"))]
+    assert readme, "README.md states no test command"
+    assert set(readme) <= set(ci)
+    assert "-m slow" in " ".join(ci)
+
+
+def test_every_suite_has_a_page() -> None:
+    missing = [s.name for s in (ROOT / "suites").glob("*.toml") if not (ROOT / "docs/suites" / f"{s.stem}.md").is_file()]
+    assert not missing, f"suites without docs/suites/NAME.md: {missing}"
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda p: p.name
+)
+def test_links_to_files_resolve(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    broken = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not broken
+
+
+def text_files() -> Iterator[Path]:
+    yield from (p for p in ROOT.glob("*") if p.is_file() and p.suffix in {".md", ".toml", ".py", ".in"})
+    for folder in TEXT_FOLDERS:
+        yield from (
+            p
+            for p in (ROOT / folder).rglob("*")
+            if p.is_file() and p.suffix in TEXT_SUFFIXES and "__pycache__" not in p.parts and p.stat().st_size < 1_000_000
+        )
+
+
+def matches(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{file.relative_to(ROOT)}:{i}: {line.strip()[:100]}"
+        for file in text_files()
+        if file != Path(__file__).resolve()
+        for i, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+WORDS = {
+    "a path of one machine": re.compile(r"(?<![\w.$}])/(work|tmp|root|home)/[\w.]"),
+    "who or what wrote the code": re.compile(
+        r"\b(AI[- ](assistant|agent|generated)|chatbot|copilot|anthropic|openai)\b(?!\.genai)", re.I
+    ),
+    "work left undone": re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"),
+    "a p-value compared with a habit": re.compile(r"^\s*assert .*\bp(_?val(ue)?)? *> *0?\.0[15]\b"),
+}
+
+
+@pytest.mark.parametrize("what", WORDS)
+def test_no_text_contains(what: str) -> None:
+    found = matches(WORDS[what])
+    assert not found, "\n".join(found)
+
+
+def test_the_word_check_can_fail() -> None:
+    for pattern, line in zip(WORDS.values(), ("see /tmp/x", "an AI assistant", "# TODO mend", "assert p > 0.05"), strict=True):
+        assert pattern.search(line)

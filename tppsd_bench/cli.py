@@ -1,0 +1,202 @@
+"""The command line. Every import that costs time waits inside the command that needs it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from tppsd_bench import __version__
+from tppsd_bench.errors import Exit, InputError, RunBroken
+
+TRAIN = "reference_impls.training.cli:train"
+
+
+def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Errors as one sentence on standard error, and the exit codes of the house."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except InputError as problem:
+            _end(Exit.USAGE, str(problem))
+        except RunBroken as problem:
+            _end(Exit.BROKEN, str(problem))
+        except KeyboardInterrupt:
+            _end(Exit.BROKEN, "Interrupted.")
+        sys.exit(code or 0)
+
+    return run
+
+
+def _end(code: Exit, sentence: str) -> NoReturn:
+    click.echo(f"error: {sentence}", err=True)
+    sys.exit(int(code))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="tppsd-bench")
+def main() -> None:
+    """Does an accelerated event-sequence sampler still draw from its target model's law, and what does it gain?
+
+    \b
+    First contact:   python -m tppsd_bench run --suite calibration
+    Your sampler:    python -m tppsd_bench certify --sampler package.module:factory
+
+    Exit codes: 0 pass, 1 a verdict failed, 2 bad usage or input, 3 inconclusive, 4 the run itself broke.
+    """
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # a user's own module beside the shell, as with python -m
+
+
+class Duration(click.ParamType):
+    """``90s``, ``2m``, ``1h`` or plain seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", str(value).strip())
+        if not found or float(found[1]) <= 0:
+            self.fail(f"{value!r} is not a duration; expected e.g. 90s, 2m or 1h.", param, ctx)
+        return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
+
+
+@main.command()
+@click.option("--suite", default="calibration", show_default=True, metavar="NAME|FILE", help="Suite to run ('list' names them).")
+@click.option("--pair", "pairs", multiple=True, metavar="NAME|DIR", help="Only these pairs; a folder is one that 'train' made.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Processes for law cells.  [default: 2, or fewer cores]")
+@click.option("--out", type=click.Path(path_type=Path), help="Run folder.  [default: reports/runs/SUITE-TIME]")
+@click.option("--seed", type=click.IntRange(0), help="Instead of the suite's seed.")
+@click.option("--device", default="cpu", show_default=True, help="Torch device.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change one key of the suite, e.g. law.n_events=16384.")
+@click.option("--events", type=click.IntRange(1), metavar="N", help="Events of every law cell.")
+@click.option("--time-budget", "seconds", type=Duration(), metavar="2m", help="Size the run for this much time on two cores.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted run (the newest of the suite, or --out).")
+@click.option("--json", "as_json", is_flag=True, help="Results as JSON on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@guarded
+def run(suite: str, pairs: tuple[str, ...], jobs: int | None, out: Path | None, seed: int | None, device: str,
+        settings: tuple[str, ...], events: int | None, seconds: float | None, resume: bool, as_json: bool, quiet: bool) -> int:  # fmt: skip
+    """Run a suite: verdicts here, results and an HTML report in the run folder."""
+    from tppsd_bench.progress import reporter
+    from tppsd_bench.runner import execute, plan, present
+    from tppsd_bench.suite import load_suite
+
+    if events is not None and seconds is not None:
+        raise InputError("Give --events or --time-budget, not both: each fixes the size of the run.")
+    loaded = load_suite(suite, settings)
+    if events is not None:
+        loaded = plan.scale_events(loaded, events)
+    if seconds is not None:
+        loaded = plan.scale_to_budget(loaded, seconds)
+    planned = plan.make_plan(loaded, pairs=pairs, seed=seed, device=device)
+    if seconds is not None:
+        planned = execute.with_round_seconds(planned, seconds / 8)
+    name = out or present.default_folder(loaded.name, resume=resume)
+    if not as_json:
+        click.echo(plan.detectable(planned), err=quiet)
+    processes = execute.default_jobs() if jobs is None else jobs
+    try:
+        with reporter(quiet) as say:
+            folder, cells = execute.execute(planned, name, jobs=processes, resume=resume, device=device, say=say)
+    except KeyboardInterrupt:
+        _end(Exit.BROKEN, f"Interrupted; finished cells are kept. Go on with: run --suite {suite} --out {name} --resume")
+    return present.show_result(folder, cells, as_json=as_json)
+
+
+@main.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@guarded
+def list_(as_json: bool) -> None:
+    """Name the suites and the pairs that ship."""
+    from tppsd_bench.runner import present
+
+    click.echo(present.listing(as_json))
+
+
+@main.command()
+@click.argument("name")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As in 'run'.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@guarded
+def show(name: str, settings: tuple[str, ...], as_json: bool) -> None:
+    """Show a suite's plan, a pair's card or a run's verdicts, without running anything."""
+    from tppsd_bench.runner import present
+
+    click.echo(present.shown(name, settings, as_json))
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@guarded
+def report(folder: Path) -> None:
+    """Build the HTML report of a run folder again (no model is loaded)."""
+    from tppsd_bench import store
+    from tppsd_bench.report.build import build_report
+
+    click.echo(build_report(store.locate(folder)))
+
+
+@main.command()
+@click.argument("recipe", required=False)
+@click.option("--data", metavar="FILE", help="Event sequences: EasyTPP pickle or JSON lines, csv, parquet, npz, ...")
+@click.option("--out", metavar="DIR", help="Folder of the pair.  [default: pairs/NAME]")
+@click.option("--seed", type=click.IntRange(0), help="Instead of the recipe's seed.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
+@click.option("--resume", is_flag=True, help="Go on with interrupted training.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@guarded
+def train(recipe: str | None, data: str | None, out: str | None, seed: int | None, settings: tuple[str, ...], resume: bool,
+          quiet: bool) -> None:  # fmt: skip
+    """Train a pair (target and draft) from a RECIPE, or from your own sequences."""
+    from tppsd_bench.runner.worker import resolve
+
+    folder = resolve(TRAIN)(recipe=recipe, data=data, out=out, resume=resume, seed=seed, set=list(settings), quiet=quiet)
+    if folder is not None:
+        click.echo(f"{folder}\nNow: python -m tppsd_bench run --suite calibration --pair {folder}")
+
+
+@main.command()
+@click.option("--sampler", required=True, metavar="MODULE:FACTORY", help="factory() -> (sampler, target[, draft]) or an object with those.")
+@click.option("--access", type=click.Choice(["auto", "black", "grey", "white"]), default="auto", show_default=True, help="How deep to look.")
+@click.option("--events", type=click.IntRange(1), metavar="N", help="Events of the first round.  [default: 20000]")
+@click.option("--time-budget", "seconds", type=Duration(), metavar="2m", help="As many events as fit.")
+@click.option("--length", type=click.IntRange(1), metavar="N", help="Events of a sequence.  [default: 100]")
+@click.option("--horizon", type=float, help="Stop sequences at this time instead.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Write the certificate's JSON here.")
+@click.option("--json", "as_json", is_flag=True, help="The certificate as JSON on standard output.")
+@click.option("--quiet", is_flag=True, help="The sentence alone.")
+@guarded
+def certify(sampler: str, access: str, events: int | None, seconds: float | None, length: int | None, horizon: float | None,
+            seed: int, out: Path | None, as_json: bool, quiet: bool) -> int:  # fmt: skip
+    """Certify your own sampler against its target, at whatever access it offers."""
+    from tppsd_bench.runner import present
+
+    if events is not None and seconds is not None:
+        raise InputError("Give --events or --time-budget, not both: each fixes the size of the test.")
+    if length is not None and horizon is not None:
+        raise InputError("Give --length or --horizon, not both: sequences end in one way.")
+    return present.certify_factory(sampler, access, events, seconds, length, horizon, seed, out, as_json=as_json, quiet=quiet)
+
+
+@main.group()
+def data() -> None:
+    """Look at event data."""
+
+
+@data.command()
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@guarded
+def check(file: str, as_json: bool) -> int:
+    """Read FILE as the trainer would and say what is in it, or why it is refused."""
+    from tppsd_bench.runner import present
+
+    return present.checked_data(file, as_json)

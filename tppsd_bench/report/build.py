@@ -1,0 +1,156 @@
+"""From a finished run folder to one self-contained ``report.html``. No torch; matplotlib is imported only while drawing."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tppsd_bench import resources
+from tppsd_bench.errors import InputError
+from tppsd_bench.report.cells import CellView, cell_view, law_level, not_possible_rows, provenance_rows
+from tppsd_bench.report.context import PairCard, headline, pair_card, pays_headline
+from tppsd_bench.report.glossary import GLOSSARY
+from tppsd_bench.report.picture import Arrays
+from tppsd_bench.results import CellResult, cell_from_json
+from tppsd_bench.store import read_json, write_whole
+
+REPORT_NAME = "report.html"
+
+
+def build_report(run_dir: Path) -> Path:
+    """Write ``report.html`` into the run folder and return its path; an earlier report is replaced in one step.
+
+    Reads ``results.json`` (or, where the run was cut short, ``run.json`` and ``cells/*.json``) and ``cells/<id>.npz``. Raises
+    InputError where the folder holds no results.
+    """
+    run_dir = Path(run_dir)
+    run, cells = load_results(run_dir)
+    html = render(run, cells, draw(run_dir, run, cells), run_dir.resolve().name)
+    path = run_dir / REPORT_NAME
+    write_whole(path, lambda file: file.write(html.encode()))
+    return path
+
+
+def load_results(run_dir: Path) -> tuple[dict[str, Any], list[CellResult]]:
+    """The run's description and its cells in suite order."""
+    whole = run_dir / "results.json"
+    if whole.is_file():
+        data = read_json(whole)
+        return data.get("run") or {}, [_cell(c, whole) for c in data.get("cells", [])]
+    files = sorted((run_dir / "cells").glob("*.json"))
+    if not files:
+        raise InputError(f"{run_dir}: found neither results.json nor cells/*.json; give the folder that `run` wrote.")
+    about = run_dir / "run.json"
+    return (read_json(about) if about.is_file() else {}), [_cell(read_json(f), f) for f in files]
+
+
+def _cell(data: dict[str, Any], path: Path) -> CellResult:
+    try:
+        return cell_from_json(data)
+    except (TypeError, KeyError, ValueError) as error:
+        name = data.get("id", "?")
+        raise InputError(f"{path}: cell {name} is not one this version reads ({error}); run the suite again.") from error
+
+
+def _arrays(run_dir: Path, cell: CellResult) -> tuple[dict[str, Any], str]:
+    """A cell's arrays, and a sentence where the file that should hold them does not read."""
+    path = run_dir / "cells" / f"{cell.id}.npz"
+    if not path.is_file():
+        return {}, f"cells/{path.name} is missing, so figures drawn from arrays are left out." if cell.arrays else ""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}, ""
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return {}, f"cells/{path.name} does not read ({error}), so figures drawn from arrays are left out."
+
+
+def draw(run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellResult]) -> list[CellView]:
+    """The views of all cells with their figures."""
+    from tppsd_bench.report.canvas import open_canvas
+
+    views = []
+    with open_canvas() as canvas:
+        for cell in cells:
+            arrays, note = _arrays(run_dir, cell)
+            pictures = [] if cell.error else _pictures(cell, arrays, canvas)
+            views.append(cell_view(cell, pictures, run, note))
+    return views
+
+
+def _pictures(cell: CellResult, arrays: Arrays, canvas: Any) -> list[Any]:
+    from tppsd_bench.report.figures import arms_pictures, pit_pictures
+    from tppsd_bench.report.figures_speed import fit_pictures, speed_pictures
+    from tppsd_bench.report.figures_work import work_pictures
+    from tppsd_bench.report.forest import forest_pictures
+
+    law, forest = pit_pictures(cell, arrays, canvas), forest_pictures(cell, canvas)
+    return [
+        *law,
+        *forest,
+        *arms_pictures(arrays, canvas),
+        *work_pictures(cell, arrays, canvas),
+        *speed_pictures(cell, arrays, canvas),
+        *fit_pictures(cell, canvas),
+    ]
+
+
+def render(run: Mapping[str, Any], cells: Sequence[CellResult], views: Sequence[CellView], folder: str) -> str:
+    """The page. Everything is escaped but the SVG that this package drew."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(resources.path("reports", "templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["svg"] = Markup
+    by_pair: dict[str, list[CellResult]] = {}
+    for cell in cells:
+        by_pair.setdefault(cell.pair, []).append(cell)
+    cards = [pair_card(f"pair-{i}", _title(run, pair, group), group) for i, (pair, group) in enumerate(by_pair.items(), 1)]
+    groups = [
+        (card, [v for v, c in zip(views, cells, strict=True) if c.pair == pair])
+        for card, pair in zip(cards, by_pair, strict=True)
+    ]
+    return environment.get_template("report.html.j2").render(
+        **_frame(run, cells, cards, folder), groups=groups, glossary=GLOSSARY, impossible=not_possible_rows(cells)
+    )
+
+
+def _title(run: Mapping[str, Any], pair: str, cells: Sequence[CellResult]) -> str:
+    """The pair's own title, else what the titles of its cells begin with, else its name."""
+    known = run.get("pairs")
+    about = known.get(pair) if isinstance(known, dict) else None
+    if isinstance(about, dict) and about.get("title"):
+        return str(about["title"])
+    heads = {c.title.partition(": ")[0] for c in cells if ": " in c.title}
+    return heads.pop() if len(heads) == 1 else pair or "unnamed pair"
+
+
+def _frame(run: Mapping[str, Any], cells: Sequence[CellResult], cards: Sequence[PairCard], folder: str) -> dict[str, Any]:
+    suite = run.get("suite")
+    name = suite.get("name", "") if isinstance(suite, dict) else suite or ""
+    provenance = run.get("provenance", run)
+    return {
+        "suite": str(name),
+        "headline": headline(cards),
+        "pays": pays_headline(cards),
+        "level": law_level(cells),
+        "n_events": sum(c.n_events for c in cells if c.kind in ("law", "horizon")),
+        "n_cells": len(cells),
+        "n_broken": sum(bool(c.error) for c in cells),
+        "unfinished": str(run["status"]) if run.get("status") not in (None, "finished", "complete", "done") else "",
+        "seed": provenance.get("seed", ""),
+        "finished": str(provenance.get("finished") or provenance.get("started") or ""),
+        "command": str(provenance.get("command") or ""),
+        "folder": folder,
+        "provenance": provenance_rows(run),
+        "cards": cards,
+    }

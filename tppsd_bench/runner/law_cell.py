@@ -1,0 +1,182 @@
+"""Law and horizon cells: does the sampler under test draw from its target's law? One job a pair, one cell a draft and K."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tppsd_bench.events import EventBatch
+from tppsd_bench.measure.acceptance import acceptance_by_position
+from tppsd_bench.protocols import Counts, SampleRun, Stop
+from tppsd_bench.results import Axis, CellResult, Evidence, Outcome, Verdict
+from tppsd_bench.runner.examine import Finding, examine
+from tppsd_bench.runner.plan import CellSpec, Job, law_sizes
+from tppsd_bench.runner.rounds import REFERENCE, Arm, Design, Rounds, Subject
+from tppsd_bench.streams import StreamKey
+
+Output = tuple[CellResult, dict[str, NDArray[Any]]]
+Arrays = dict[str, NDArray[Any]]
+ACF_LAGS = np.arange(1, 21)
+RASTER_SEQUENCES = 24
+
+
+def run_law_job(job: Job, pair: Any) -> list[Output]:
+    """Every law (or horizon) cell of one pair: one reference arm, one arm for each draft and K."""
+    started = time.perf_counter()
+    design = _design(job)
+    rule, batch = job.sections.law.rule, job.sections.law.batch_size
+    subjects = {
+        label_of(cell): Subject(pair.sampler("speculative", draft=cell.draft, k=cell.k, rule=rule, batch_size=batch), pair.drafts[cell.draft])
+        for cell in job.cells
+    }
+    rounds = Rounds(pair.target, subjects, pair.sampler("target_only", batch_size=batch), design)
+    findings = examine(rounds, job.levels)
+    seconds = (time.perf_counter() - started) / len(job.cells)
+    return [_output(job, cell, pair, rounds, findings[label_of(cell)], seconds) for cell in job.cells]
+
+
+def label_of(cell: CellSpec) -> str:
+    """Name of a cell's arm: it enters the stream key."""
+    return f"{cell.draft}.k{cell.k}"
+
+
+def _design(job: Job) -> Design:
+    law, screen = job.sections.law, job.sections.screen
+    key = StreamKey(seed=job.seed, suite=job.suite, cell=f"{job.kind}.{job.pair}")
+    if job.kind == "horizon":
+        stop, n = Stop(horizon=job.horizon), job.sections.horizon.n_sequences
+    else:
+        stop, n = Stop(n_events=job.length), law_sizes(job)[0]
+    return Design(
+        stop, n, key, pilot_sequences=screen.n_sequences if job.kind == "law" else min(screen.n_sequences, n),
+        pilot_length=screen.length, n_permutations=law.n_permutations, max_rounds=law.max_rounds,
+        round_seconds=job.round_seconds, batch_size=law.batch_size, device=job.device,
+    )  # fmt: skip
+
+
+def _output(job: Job, cell: CellSpec, pair: Any, rounds: Rounds, finding: Finding, seconds: float) -> Output:
+    stop = {k: float(v) for k, v in dataclasses.asdict(rounds.design.stop).items() if v is not None}
+    of_k = f", K = {cell.k}"
+    base = CellResult(
+        cell.id, cell.kind, job.pair, cell.draft, f"{pair.title}: {cell.draft} draft{of_k}", f"speculative ({job.sections.law.rule})",
+        cell.k, stop, job.seed, seconds=seconds, error=finding.error, verdicts=finding.verdicts, evidence=finding.evidence,
+        not_possible=finding.not_possible,
+    )  # fmt: skip
+    if finding.arm is None:
+        return base, {}
+    run, reference = finding.arm.run, finding.reference
+    label = label_of(cell)
+    screen = screened(rounds.pilot(label).events, rounds.pilot(REFERENCE).events)
+    verdicts = (*finding.verdicts, efficiency(run, reference.run.counts if reference else None))
+    filled = dataclasses.replace(
+        base, n_sequences=len(run.events), n_events=run.events.n_events, verdicts=verdicts, evidence=(*finding.evidence, screen),
+        counts=dataclasses.asdict(run.counts), reference_counts=dataclasses.asdict(reference.run.counts) if reference else {},
+        figures=_figures(run, reference, finding),
+    )  # fmt: skip
+    arrays = cell_arrays(finding.arm, reference, rounds.rng(label, "display", 1))
+    return dataclasses.replace(filled, arrays=tuple(arrays)), arrays
+
+
+def efficiency(run: SampleRun, reference: Counts | None) -> Verdict:
+    """Acceptance and forwards as a sentence; PASS where fewer target forwards were needed than by target-only sampling."""
+    c = run.counts
+    n = run.events.n_events
+    if not c.drafted or reference is None or not reference.committed:
+        return Verdict(Axis.EFFICIENCY, Outcome.NOT_APPLICABLE, "Forwards were not counted on both sides.", n=n)
+    mine, other = c.target_row_forwards / max(c.committed, 1), reference.target_row_forwards / reference.committed
+    outcome = Outcome.PASS if mine < other else Outcome.FAIL
+    sentence = (
+        f"{c.accepted / max(c.verified, 1):.1%} of the verified events are accepted; {mine:.3f} target forwards an event "
+        f"instead of {other:.3f}, {other / mine:.2f} times fewer."
+    )
+    return Verdict(Axis.EFFICIENCY, outcome, sentence, n=n)
+
+
+def screened(mine: EventBatch, reference: EventBatch) -> Evidence:
+    """The range screen on the pilots' fixed seeds: sequences of one arm beyond all of the other's, shown, never a gate."""
+    from tppsd_bench.stats.blackbox import range_screen
+
+    found = range_screen(mine, reference)
+    beyond = found.sut_beyond + found.reference_beyond
+    expected = found.expected_sut + found.expected_reference
+    worst = int(beyond.argmax())
+    detail = (
+        f"Of {found.n_sut} + {found.n_reference} fixed-seed sequences {int(beyond[worst])} lie beyond the other arm's range of "
+        f"{found.features[worst]} (about {expected:.0f} expected for each summary of an exact sampler)."
+    )
+    return Evidence(
+        "screen.range", Axis.LAW, statistic=float(beyond[worst]), n=found.n_sut + found.n_reference, display=True,
+        effect=float(beyond[worst]) / (found.n_sut + found.n_reference), effect_name="share beyond the other arm's range",
+        where={"summary": found.features[worst]}, method="range screen of fixed seeds", detail=detail,
+    )  # fmt: skip
+
+
+def _figures(run: SampleRun, reference: Arm | None, finding: Finding) -> dict[str, Any]:
+    c = run.counts
+    out: dict[str, Any] = {}
+    if c.drafted and c.committed:
+        out |= {"accepted_per_drafted": c.accepted / c.drafted, "forwards_per_event": c.target_row_forwards / c.committed}
+        out["events_per_forward"] = c.committed / max(c.target_row_forwards, 1)
+    if run.trace is not None:
+        rates = acceptance_by_position(run.trace)
+        for unit, table in (("event", rates.event), ("gap", rates.gap), ("type", rates.type)):
+            if table is not None and table.verified.sum():
+                out[f"acceptance_{unit}"] = float(table.accepted.sum() / table.verified.sum())
+        out["acceptance_by_position"] = rates.event.accepted_per_verified.tolist()
+    for e in finding.evidence:
+        if e.name.startswith("draft_direction.") and not e.where and e.effect is not None and e.interval is not None:
+            out[f"lambda_{e.name.rpartition('.')[2]}"] = estimate(e.effect, *e.interval)
+    if reference is not None and reference.run.counts.committed:
+        out["reference_forwards_per_event"] = reference.run.counts.target_row_forwards / reference.run.counts.committed
+    if finding.note:
+        out["confirmation"] = finding.note
+    return out
+
+
+def estimate(value: float, low: float, high: float) -> dict[str, float]:
+    """A number with its interval, as result files hold it."""
+    return {"value": value, "low": low, "high": high}
+
+
+def cell_arrays(arm: Arm, reference: Arm | None, rng: np.random.Generator) -> Arrays:
+    """What the report draws: PITs, both arms' events, autocorrelations, acceptance by position, a raster."""
+    out: Arrays = {}
+    batch = arm.run.events
+    if arm.scores is not None:
+        from tppsd_bench.stats.pit import type_pit
+
+        out["u"] = arm.scores.cdf
+        out["v"] = type_pit(batch.types, arm.scores.type_probs, rng.random(batch.n_events))
+    out |= {"event_index": batch.event_index, "gaps": batch.gaps, "types": batch.types, "lengths": batch.lengths}
+    out |= {"acf_lags": ACF_LAGS, "acf": log_gap_acf(batch), **_raster(batch, "")}
+    if reference is not None:
+        other = reference.run.events
+        out |= {"ref_gaps": other.gaps, "ref_types": other.types, "ref_lengths": other.lengths}
+        out |= {"ref_acf": log_gap_acf(other), **_raster(other, "ref_")}
+    if arm.run.trace is not None:
+        event = acceptance_by_position(arm.run.trace).event
+        out |= {"position_reached": event.verified, "position_accepted": event.accepted}
+    return out
+
+
+def log_gap_acf(batch: EventBatch, lags: NDArray[np.int64] = ACF_LAGS) -> NDArray[np.float64]:
+    """(lags,) autocorrelation of log gaps within sequences, pooled; NaN where no pair is that far apart."""
+    if batch.n_events < 2:
+        return np.full(len(lags), np.nan)
+    z = np.log(batch.gaps)
+    z = (z - z.mean()) / (z.std() or 1.0)
+    inside = [batch.event_index[lag:] >= lag for lag in lags]
+    return np.array([
+        np.mean((z[lag:] * z[:-lag])[ok]) if ok.any() else np.nan for lag, ok in zip(lags, inside, strict=True)
+    ])  # fmt: skip
+
+
+def _raster(batch: EventBatch, prefix: str) -> Arrays:
+    some: Mapping[str, NDArray[Any]] = {"times": batch.times, "sequence": batch.sequence_index}
+    keep = batch.sequence_index < RASTER_SEQUENCES
+    return {f"{prefix}raster_{name}": values[keep] for name, values in some.items()}

@@ -1,0 +1,271 @@
+"""Suite -> jobs and cells, before anything is loaded: ids, sizes, costs, and what the run will be able to see."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import NormalDist
+from types import ModuleType
+from typing import Any
+
+from tppsd_bench import budget
+from tppsd_bench.errors import InputError
+from tppsd_bench.suite import Sections, Suite, nearest
+
+TYPICAL_TESTS = 200
+"""About the size M of a cell's analytic family: what is detectable hardly depends on it. The exact M comes from the cell's design."""
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """One point of the grid. ``id`` is also its file name."""
+
+    id: str
+    kind: str
+    pair: str
+    draft: str
+    k: int | None = None
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Shares of the run's error budget that one job may spend, so that the whole run stays within it."""
+
+    analytic: float
+    """Of one law or horizon cell."""
+    permutation: float
+    """Of one job: its cells are permuted jointly."""
+    mechanism: float
+    """Of one law or horizon cell."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process does in one go: the cells that share a reference arm, or a single cell."""
+
+    kind: str
+    pair: str
+    source: str
+    """What the loader is given: a name or a folder."""
+    cells: tuple[CellSpec, ...]
+    sections: Sections
+    length: int
+    horizon: float | None
+    suite: str
+    seed: int
+    loader: str
+    device: str
+    levels: Levels
+    timeout: float
+    cost: float
+    """Predicted seconds, for the order of jobs and the estimate shown."""
+    round_seconds: float | None = None
+    """Seconds a confirmation round may take; None: as long as it takes."""
+
+    @property
+    def alone(self) -> bool:
+        """Timing cells run with nothing else on the machine."""
+        return self.kind == "speed"
+
+    def without(self, done: Collection[str]) -> Job:
+        """The same job for the cells that are not done yet; finished cells are never written again."""
+        return replace(self, cells=tuple(cell for cell in self.cells if cell.id not in done))
+
+    def split(self) -> list[Job]:
+        """One job a cell: the way to find out which of several cells kills its process."""
+        return [replace(self, cells=(cell,), cost=self.cost / len(self.cells)) for cell in self.cells]
+
+
+@dataclass(frozen=True)
+class Plan:
+    suite: Suite
+    seed: int
+    jobs: tuple[Job, ...]
+
+    @property
+    def cells(self) -> tuple[CellSpec, ...]:
+        return tuple(cell for job in self.jobs for cell in job.cells)
+
+    @property
+    def digest(self) -> str:
+        """Two plans with the same digest produce the same cells."""
+        what = [self.suite.model_dump(mode="json"), self.seed, [(j.source, j.device, j.length, j.horizon) for j in self.jobs]]
+        return hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=12).hexdigest()
+
+
+def make_plan(suite: Suite, *, pairs: Sequence[str] = (), seed: int | None = None, device: str = "cpu") -> Plan:
+    """The jobs of a suite, in the order of the report. ``pairs`` (names or folders) replaces the suite's own list."""
+    module = loader_module(suite.loader)
+    wanted = [_resolve(p, module) for p in (pairs or suite.pairs)]
+    labels = [label for label, _ in wanted]
+    if len(set(labels)) < len(labels):
+        raise InputError(f"The pairs {', '.join(s for _, s in wanted)} do not have distinct names; each is one row, name it once.")
+    sections = {label: suite.sections(label) for label in labels}
+    levels = _levels(list(sections.values()))
+    chosen = suite.seed if seed is None else seed
+    jobs: list[Job] = []
+    for label, source in wanted:
+        base = _job(label, source, sections[label], _card(module, source), suite, chosen, device, levels)
+        jobs.extend(_jobs_of_pair(base))
+    return Plan(suite, chosen, tuple(jobs))
+
+
+def loader_module(loader: str) -> ModuleType:
+    """The module that lists, describes and loads pairs; InputError where the dotted string names none."""
+    name = loader.partition(":")[0]
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as problem:
+        if problem.name and not name.startswith(problem.name):
+            raise
+        raise InputError(f"The pair loader {loader!r} names no module that can be imported ({problem}).") from None
+
+
+def law_sizes(job: Job) -> tuple[int, int]:
+    """(sequences, events) of one arm of a law job's first round."""
+    n = max(2, math.ceil(job.sections.law.n_events / job.length))
+    return n, n * job.length
+
+
+def detectable(plan: Plan) -> str:
+    """One sentence for people, before the run: what its size lets it see."""
+    sized = [(j, law_sizes(j)[1]) for j in plan.jobs if j.kind == "law"]
+    if not sized:
+        return "This run has no law cells, so it cannot say whether a sampler is exact."
+    small, large = min(n for _, n in sized), max(n for _, n in sized)
+    events = f"{small:,}" if small == large else f"{small:,} to {large:,}"
+    level = sized[0][0].levels.analytic
+    n_cells = sum(len(j.cells) for j, _ in sized)
+    ks = [min_detectable_ks(n, level) for n in (large, small)]
+    theta = [min_detectable_theta(n, level) for n in (large, small)]
+    span = (lambda v: f"{v[0]:.3f}") if small == large else (lambda v: f"{v[0]:.3f} to {v[1]:.3f}")
+    return (
+        f"{n_cells} law cells of {events} events each: with power .95 a cell finds a Kolmogorov distance of {span(ks)} or a shift "
+        f"theta of {span(theta)} from the target's law at run level {budget.RUN_LEVEL:.0e}; smaller faults may hide."
+    )
+
+
+def min_detectable_ks(n: int, level: float, tests: int = TYPICAL_TESTS) -> float:
+    """Kolmogorov distance that one look at ``n`` events finds with power .95: DKW band plus the sampling error at the supremum."""
+    alpha = level / budget.CONFIRMATION_ROUNDS / tests
+    return budget.dkw_half_width(n, alpha) + NormalDist().inv_cdf(budget.DETECTION_POWER) * 0.5 / math.sqrt(n)
+
+
+def min_detectable_theta(n: int, level: float, tests: int = TYPICAL_TESTS) -> float:
+    """Legendre effect that one look at ``n`` events finds with power .95 (normal test of a mean of unit variance)."""
+    z = NormalDist().inv_cdf
+    return (z(1 - level / budget.CONFIRMATION_ROUNDS / tests / 2) + z(budget.DETECTION_POWER)) / math.sqrt(n)
+
+
+def scale_events(suite: Suite, n_events: int) -> Suite:
+    """Every law cell at ``n_events`` events, whatever the suite or a pair's own table says."""
+    pair = {name: own.model_copy(update={"law": {**own.law, "n_events": n_events}}) for name, own in suite.pair.items()}
+    return suite.model_copy(update={"law": suite.law.model_copy(update={"n_events": n_events}), "pair": pair})
+
+
+def scale_to_budget(suite: Suite, seconds: float) -> Suite:
+    """Sizes that fit ``seconds`` on two cores, from the suite's nominal times; the report's share is not negotiable.
+
+    A budget above the nominal time goes to the law cells, one below shrinks law and timing alike.
+    """
+    nominal = suite.nominal
+    speed = nominal.speed if suite.speed.enabled else 0.0
+    left = seconds - nominal.report
+    if left < 0.1 * (nominal.law + speed):
+        least = math.ceil(nominal.report + 0.1 * (nominal.law + speed))
+        raise InputError(f"A time budget of {seconds:g} s is too small for suite {suite.name!r}; give at least {least} s.")
+    law = left / (nominal.law + speed) if left < nominal.law + speed else (left - speed) / nominal.law
+    shrunk = min(1.0, law)
+
+    def scaled(table: dict[str, Any], key: str, factor: float, least: int | float) -> dict[str, Any]:
+        return {**table, key: max(least, type(table[key])(table[key] * factor))} if table.get(key) is not None else table
+
+    def laid(own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return {
+            **own,
+            "law": scaled(own["law"], "n_events", law, 512),
+            "horizon": scaled(own["horizon"], "n_sequences", shrunk, 20),
+            "speed": scaled(own["speed"], "budget_seconds", shrunk, 1.0),
+        }
+
+    tables = suite.model_dump()
+    return Suite.model_validate({**laid(tables), "pair": {name: laid(own) for name, own in tables["pair"].items()}})
+
+
+def _resolve(pair: str, module: ModuleType) -> tuple[str, str]:
+    """(label, what the loader is given). A folder is named by its last part."""
+    known: list[str] = list(module.names())
+    if pair in known:
+        return pair, pair
+    if Path(pair).is_dir():
+        return _as_label(Path(pair).resolve().name), str(Path(pair).resolve())
+    if ":" in pair:  # a scheme of the loader's own, e.g. release:ENCODER:DATASET:FOLDER
+        return _as_label("-".join(p for p in pair.split(":") if "/" not in p)), pair
+    raise InputError(f"There is no pair or folder {pair!r};{nearest(pair, known)}")
+
+
+def _as_label(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in text).strip("-") or "pair"
+
+
+def _card(module: ModuleType, source: str) -> dict[str, Any]:
+    """The pair's card; a pair named by a scheme of its loader may have none."""
+    try:
+        card: dict[str, Any] = module.card(source)
+    except InputError:
+        if ":" not in source:
+            raise
+        return {}
+    return card
+
+
+def _levels(sections: Sequence[Sections]) -> Levels:
+    law = sum(len(s.law.drafts) * len(s.law.k) for s in sections if s.law.enabled)
+    horizon = sum(len(s.horizon.drafts) for s in sections if s.horizon.enabled)
+    jobs = sum(s.law.enabled + s.horizon.enabled for s in sections)
+    cells, jobs = max(law + horizon, 1), max(jobs, 1)
+    return Levels(budget.LAW_ANALYTIC_LEVEL / cells, budget.PERMUTATION_LEVEL / jobs, budget.MECHANISM_LEVEL / cells)
+
+
+def _job(
+    label: str, source: str, sections: Sections, card: dict[str, Any], suite: Suite, seed: int, device: str, levels: Levels
+) -> Job:
+    length = sections.law.length or card.get("train_median_events")
+    if not length:
+        raise InputError(
+            f"Pair {label!r} does not say how long its sequences are (train_median_events of its card); "
+            f"give --set law.length=100, or pair.{label}.law.length in the suite."
+        )
+    horizon = sections.horizon.horizon or card.get("train_median_horizon") or card.get("horizon")
+    if sections.horizon.enabled and not horizon:
+        raise InputError(f"Pair {label!r} has a horizon cell but no horizon; set pair.{label}.horizon.horizon in the suite.")
+    length = min(int(length), sections.law.n_events)
+    return Job(
+        "", label, source, (), sections, length, float(horizon) if horizon else None, suite.name, seed, suite.loader, device,
+        levels, suite.cell_timeout, 0.0,
+    )  # fmt: skip
+
+
+def _jobs_of_pair(base: Job) -> list[Job]:
+    s, pair = base.sections, base.pair
+    # Relative costs: a law cell's arms beside the reference arm, in thousands of events; timing by its own budget.
+    arm = law_sizes(base)[1] / 1000
+    jobs = []
+    if s.law.enabled:
+        cells = [CellSpec(f"law.{pair}.{d}.k{k}", "law", pair, d, k) for d in s.law.drafts for k in s.law.k]
+        jobs.append(replace(base, kind="law", cells=tuple(cells), cost=arm * (1 + 0.7 * len(cells))))
+    if s.horizon.enabled:
+        h = s.horizon
+        cells = [CellSpec(f"horizon.{pair}.{d}.k{h.k}", "horizon", pair, d, h.k) for d in h.drafts]
+        jobs.append(replace(base, kind="horizon", cells=tuple(cells), cost=h.n_sequences * base.length / 1000 * (1 + len(cells))))
+    if s.fit.enabled:
+        jobs.append(replace(base, kind="fit", cells=(CellSpec(f"fit.{pair}", "fit", pair, ""),), cost=s.fit.n_events / 8000))
+    if s.speed.enabled:
+        seconds = s.speed.budget_seconds or s.speed.pairs * s.speed.min_seconds * (4 + len(s.speed.k))
+        jobs.append(replace(base, kind="speed", cells=(CellSpec(f"speed.{pair}", "speed", pair, "shipped"),), cost=seconds))
+    return jobs

@@ -1,0 +1,206 @@
+"""What the command line shows: listings, plans, results, certificates. Text or JSON; nothing is computed here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tppsd_bench import resources, store
+from tppsd_bench.errors import Exit, InputError
+from tppsd_bench.results import CellResult, to_json
+from tppsd_bench.runner import plan, summary
+
+RUNS = Path("reports") / "runs"
+
+
+def as_text(record: Any) -> str:
+    return json.dumps(to_json(record), indent=1, ensure_ascii=False)
+
+
+def default_folder(suite: str, *, resume: bool) -> Path:
+    """A new folder named by suite and time, or the newest one of this suite that is not finished."""
+    if not resume:
+        return RUNS / f"{suite}-{datetime.now():%Y%m%d-%H%M%S}"
+    candidates = [p for p in RUNS.glob(f"{suite}-*{store.PARTIAL}") if (p / "run.json").is_file()]
+    if not candidates:
+        raise InputError(f"No interrupted run of suite {suite!r} is in {RUNS}; name it with --out, or leave --resume away.")
+    newest = max(candidates, key=lambda p: p.stat().st_mtime)
+    return newest.with_name(newest.name.removesuffix(store.PARTIAL))
+
+
+def show_result(folder: Path, cells: Sequence[CellResult], *, as_json: bool) -> int:
+    """One sentence a pair, the verdict of the run, where to read on; gives the exit code."""
+    pairs, code = summary.summarise(cells), summary.exit_code(cells)
+    if as_json:
+        run = store.read_json(folder / "run.json")
+        click.echo(as_text({"folder": str(folder), "exit_code": int(code), "pairs": pairs, "run": run, "cells": cells}))
+        return int(code)
+    for pair in pairs:
+        click.echo(f"\n{pair.sentence}")
+    click.echo(f"\n{_closing_line(code)}")
+    report = folder / "report.html"
+    click.echo(f"Report: {report}" if report.is_file() else f"Results: {folder}")
+    if code is Exit.BROKEN:
+        click.echo(f"Mend what broke, then run the broken cells alone with: --out {folder} --resume")
+    return int(code)
+
+
+def _closing_line(code: Exit) -> str:
+    return {
+        Exit.PASS: "PASS: every sampler draws from its target's law as far as this run can tell.",
+        Exit.FAIL: "FAIL: at least one sampler does not draw from its target's law, or not by the rule it declares.",
+        Exit.USAGE: "INVALID: the evidence for at least one pair supports no verdict.",
+        Exit.INCONCLUSIVE: "INCONCLUSIVE: nothing contradicts exactness, but at least one cell is too small to show it.",
+        Exit.BROKEN: "BROKEN: at least one cell did not finish; the others are whole.",
+    }[code]
+
+
+def listing(as_json: bool) -> str:
+    """Suites and shipped pairs, each with one line."""
+    import tomllib
+
+    suites: dict[str, str] = {}
+    for name, file in resources.suite_files().items():
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        suites[name] = str(table.get("title", ""))
+    module = plan.loader_module(_default_loader())
+    pairs = {name: str(module.card(name).get("title", "")) for name in module.names()}
+    if as_json:
+        return as_text({"suites": suites, "pairs": pairs})
+    width = max(map(len, [*suites, *pairs]), default=0)
+    lines = ["Suites (run --suite NAME):", *(f"  {n:<{width}}  {t}" for n, t in suites.items())]
+    return "\n".join([*lines, "Pairs (run --pair NAME):", *(f"  {n:<{width}}  {t}" for n, t in pairs.items())])
+
+
+def shown(name: str, settings: Sequence[str], as_json: bool) -> str:
+    """A suite's plan, a run's sentences, or a pair's card."""
+    if name in resources.suite_files() or name.endswith(".toml"):
+        return _suite(name, settings, as_json)
+    folder = Path(name)
+    if (folder / "results.json").is_file() or (folder.with_name(folder.name + store.PARTIAL) / "run.json").is_file():
+        cells = list(store.read_cells(store.locate(folder)).values())
+        pairs = summary.summarise(cells)
+        return as_text({"pairs": pairs, "cells": cells}) if as_json else "\n".join(p.sentence for p in pairs)
+    module = plan.loader_module(_default_loader())
+    if name in module.names() or folder.is_dir():
+        card = module.card(name)
+        return as_text(card) if as_json else _tree(card)
+    from tppsd_bench.suite import nearest
+
+    raise InputError(f"There is no suite, pair or run {name!r};{nearest(name, [*resources.suite_files(), *module.names()])}")
+
+
+def _suite(name: str, settings: Sequence[str], as_json: bool) -> str:
+    from tppsd_bench.suite import load_suite
+
+    suite = load_suite(name, settings)
+    planned = plan.make_plan(suite)
+    if as_json:
+        return as_text({"suite": suite.model_dump(mode="json"), "cells": planned.cells})
+    lines = [f"{suite.name}: {suite.title}", suite.description.strip(), plan.detectable(planned), ""]
+    for job in planned.jobs:
+        size = f"{plan.law_sizes(job)[1]:,} events, sequences of {job.length}" if job.kind == "law" else ""
+        lines += [f"  {cell.id:<40} {size}" for cell in job.cells]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _default_loader() -> str:
+    # The constant lives beside the schema; reading it there would import pydantic for a listing.
+    return "reference_impls.pairs:load_pair"
+
+
+def _tree(value: Any, indent: str = "") -> str:
+    """A card as indented lines."""
+    if not isinstance(value, dict):
+        return f"{indent}{value}"
+    lines = []
+    for key, inner in value.items():
+        lines += [f"{indent}{key}:", _tree(inner, indent + "  ")] if isinstance(inner, dict) else [f"{indent}{key}: {inner}"]
+    return "\n".join(lines)
+
+
+def certify_factory(
+    dotted: str, access: Any, events: int | None, seconds: float | None, length: int | None, horizon: float | None, seed: int,
+    out: Path | None, *, as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """Import the user's factory, certify what it returns, show the certificate; gives the exit code."""
+    from tppsd_bench.certificate import DEFAULT_EVENTS, DEFAULT_LENGTH, certify, needs
+    from tppsd_bench.protocols import Stop
+
+    sampler, target, draft, reference = factory_parts(dotted)
+    stop = Stop(horizon=horizon) if horizon is not None else Stop(n_events=length) if length is not None else None
+    if seconds is not None:
+        events = affordable_events(sampler, stop or Stop(n_events=DEFAULT_LENGTH), seconds, seed)
+    n = events or DEFAULT_EVENTS
+    if not (quiet or as_json):
+        click.echo(needs(n))
+    certificate = certify(sampler, target, n_events=n, access=access, draft=draft, reference=reference, seed=seed, stop=stop)
+    if out is not None:
+        store.write_json(out, certificate.cell)
+    if as_json:
+        click.echo(as_text(certificate.cell))
+    elif quiet:
+        click.echo(certificate.sentence)
+    else:
+        lines = [f"  {v.axis.value:<10} {v.outcome.value:<14} {v.sentence}" for v in certificate.verdicts]
+        missing = [f"  not possible: {m}" for m in certificate.cell.not_possible]
+        click.echo("\n".join([certificate.sentence, *lines, *missing]))
+    return int(certificate.exit_code)
+
+
+def factory_parts(dotted: str) -> tuple[Any, Any, Any, Any]:
+    """(sampler, target, draft, reference) of ``package.module:factory``; InputError says what is missing."""
+    from tppsd_bench.runner.worker import resolve
+
+    if ":" not in dotted:
+        raise InputError(f"--sampler {dotted!r} is not MODULE:FACTORY, e.g. mypackage.mymodule:make_sampler.")
+    try:
+        factory = resolve(dotted)
+    except ModuleNotFoundError as problem:
+        raise InputError(f"--sampler {dotted!r}: {problem}; is the folder it lies in the current one, or installed?") from None
+    except AttributeError as problem:
+        raise InputError(f"--sampler {dotted!r}: {problem}.") from None
+    made = factory() if callable(factory) and not hasattr(factory, "sampler") else factory
+    if isinstance(made, tuple) and 2 <= len(made) <= 4:
+        sampler, target, draft, reference = (*made, None, None)[:4]
+    elif hasattr(made, "sampler") and hasattr(made, "target"):
+        sampler, target = made.sampler, made.target
+        draft, reference = getattr(made, "draft", None), getattr(made, "reference", None)
+    else:
+        raise InputError(
+            f"--sampler {dotted!r} gave a {type(made).__name__}; expected (sampler, target), (sampler, target, draft) "
+            "or an object with .sampler and .target."
+        )
+    return sampler, target, draft, reference
+
+
+def affordable_events(sampler: Any, stop: Any, seconds: float, seed: int) -> int:
+    """Events whose drawing and testing fit ``seconds``: a small draw is timed, half the time is kept for the tests."""
+    import time
+
+    from tppsd_bench.protocols import SampleRequest
+    from tppsd_bench.streams import StreamKey
+
+    n = 4
+    while True:
+        started = time.perf_counter()
+        drawn = sampler.sample(SampleRequest(n, stop, StreamKey(seed=seed, suite="certify", stage="timing"))).events.n_events
+        took = time.perf_counter() - started
+        if took > min(0.02 * seconds, 1.0) or n >= 4096:
+            break
+        n *= 4
+    return max(1000, int(0.5 * seconds * drawn / max(took, 1e-6) / 2), 1)
+
+
+def checked_data(file: str, as_json: bool) -> int:
+    """Show the data report; exit 2 where the file is refused."""
+    from tppsd_bench.data import check_data
+
+    report = check_data(file)
+    click.echo(as_text(report) if as_json else str(report))
+    return int(Exit.PASS if getattr(report, "ok", True) else Exit.USAGE)

@@ -1,0 +1,295 @@
+"""Rounds of one examination: arms drawn on demand, each round on seeds of its own, tests run once per arm and round.
+
+The reference arm and every sampler under test have streams of their own. Round j > 1 happens only for the arms that caused it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tppsd_bench import budget
+from tppsd_bench.events import EventBatch
+from tppsd_bench.protocols import ConditionalTarget, Rule, SampleRequest, SampleRun, SamplerUnderTest, Scores, Stop, Target, Trace
+from tppsd_bench.results import Axis, Evidence
+from tppsd_bench.streams import StreamKey
+
+if TYPE_CHECKING:
+    from tppsd_bench.stats.base import Stratum
+
+Access = Literal["black", "grey", "white"]
+REFERENCE = "reference"
+PROMISE_SEQUENCES = 12
+Expected = dict[str, dict[str, float]]
+LEAST_SHARE = 0.05
+"""A value of K that holds this share of the pilot's events is a stratum; rarer ones are rounds cut short at the stop."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is fixed about an arm before its data: strata, their sizes, the stream's length, the families' sizes."""
+
+    strata: tuple[Stratum, ...]
+    expected: Expected
+    m: int | None
+    law_tests: int
+    mechanism_tests: int
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A sampler under test and, for the deepest checks, the draft's conditional law."""
+
+    sampler: SamplerUnderTest
+    draft: ConditionalTarget | None = None
+
+
+@dataclass(frozen=True)
+class Design:
+    """Sizes and keys of an examination, all fixed before the data."""
+
+    stop: Stop
+    n_sequences: int
+    key: StreamKey
+    access: Access = "white"
+    pilot_sequences: int = 200
+    pilot_length: int = 24
+    n_permutations: int = budget.PERMUTATIONS
+    growth: int = budget.CONFIRMATION_GROWTH
+    max_rounds: int = budget.CONFIRMATION_ROUNDS
+    round_seconds: float | None = None
+    """Seconds a confirmation round may take; later rounds grow less where it is short."""
+    batch_size: int | None = None
+    tolerance: float = 1e-4
+    """Of log densities between the sampler's pass and a teacher-forced one: 10 times what rounding makes of them (float32)."""
+    batch_rtol: float = 1e-4
+    """Relative difference of gaps that rounding may cause between batch sizes (0 for float64 samplers)."""
+    device: str = "cpu"
+
+    @property
+    def pilot_stop(self) -> Stop:
+        if self.stop.n_events is None:
+            return self.stop
+        return Stop(n_events=min(self.pilot_length, self.stop.n_events))
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm in one round: what was drawn, its scores, and the tests that need no other arm."""
+
+    run: SampleRun
+    scores: Scores | None
+    evidence: tuple[Evidence, ...]
+    not_possible: tuple[str, ...]
+    seconds: float
+
+
+@dataclass
+class Rounds:
+    """Draws and tests arms, once each. ``arm(label, 1)`` is the main round, later ones are confirmation."""
+
+    target: Target
+    subjects: Mapping[str, Subject]
+    reference: SamplerUnderTest | None
+    design: Design
+    notes: dict[str, str] = field(default_factory=dict)
+    _arms: dict[tuple[str, int], Arm] = field(default_factory=dict)
+    _pilots: dict[str, SampleRun] = field(default_factory=dict)
+    _forecasts: dict[str, Forecast] = field(default_factory=dict)
+
+    def arm(self, label: str, j: int) -> Arm:
+        if (label, j) not in self._arms:
+            started = time.perf_counter()
+            run = self._draw(label, self._size(label, j), self.design.stop, "law", j)
+            scores = None if self.design.access == "black" else self.target.score(run.events)
+            evidence, missing = self._tests(label, j, run, scores)
+            self._arms[label, j] = Arm(run, scores, tuple(evidence), tuple(missing), time.perf_counter() - started)
+        return self._arms[label, j]
+
+    def last(self, label: str) -> Arm:
+        """The arm of the deciding round."""
+        return self._arms[label, max(j for name, j in self._arms if name == label)]
+
+    def pilot(self, label: str) -> SampleRun:
+        """The short sequences of fixed seeds: range screen, and prediction of what the main round will hold."""
+        if label not in self._pilots:
+            self._pilots[label] = self._draw(label, self.design.pilot_sequences, self.design.pilot_stop, "screen", 1)
+        return self._pilots[label]
+
+    def rng(self, label: str, purpose: str, j: int) -> np.random.Generator:
+        """Randomness of the tests themselves, apart from every sampler's."""
+        return self._key(label, "law", j).replace(purpose=purpose).generator()
+
+    def permutation_evidence(self, labels: list[str], j: int) -> list[Evidence]:
+        """The joint two-sample battery of round j; empty without a reference."""
+        if self.reference is None or not labels:
+            return []
+        from tppsd_bench.stats.blackbox import blackbox_battery
+
+        reference = self.arm(REFERENCE, j)
+        cells = {label: (self.arm(label, j).run.events, reference.run.events) for label in labels}
+        likelihood: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        for label in labels:
+            mine = self.arm(label, j)
+            if mine.scores is not None and reference.scores is not None:
+                sides = sequence_log_likelihood(mine.run.events, mine.scores), sequence_log_likelihood(reference.run.events, reference.scores)
+                likelihood[label] = sides
+        return blackbox_battery(
+            cells, self.rng("", "permutation", j), n_permutations=self.design.n_permutations,
+            log_likelihood=likelihood or None, shared_reference=True,
+        )  # fmt: skip
+
+    def _key(self, label: str, stage: str, j: int) -> StreamKey:
+        key = self.design.key
+        return key.replace(stage=stage, arm=label, seed_epoch=key.seed_epoch + j - 1)
+
+    def _draw(self, label: str, n: int, stop: Stop, stage: str, j: int) -> SampleRun:
+        sampler = self.reference if label == REFERENCE else self.subjects[label].sampler
+        assert sampler is not None
+        want_trace = label != REFERENCE and self.design.access == "white"
+        request = SampleRequest(n, stop, self._key(label, stage, j), device=self.design.device, want_trace=want_trace)
+        run = sampler.sample(request)
+        check_answer(run, request, self.target.n_types)
+        return run
+
+    def _size(self, label: str, j: int) -> int:
+        if j == 1:
+            return self.design.n_sequences
+        growth = self.design.growth
+        if self.design.round_seconds is not None:
+            affordable = int(self.design.round_seconds / max(self.arm(label, 1).seconds, 1e-3))
+            growth = max(1, min(growth, affordable))
+            if growth < self.design.growth:
+                self.notes[label] = (
+                    f"The confirmation used {growth} times the first round's events instead of {self.design.growth}, for want of time; "
+                    "its error rate is unchanged, its power is less."
+                )
+        return self.design.n_sequences * growth
+
+    def _tests(self, label: str, j: int, run: SampleRun, scores: Scores | None) -> tuple[list[Evidence], list[str]]:
+        if scores is None:
+            return [], ["conditional PIT and all grey-box tests: access is black box, no target scores"]
+        from tppsd_bench.stats.grey import grey_battery
+
+        trace, forecast, rng = run.trace, self.forecast(label), self.rng(label, "pit", j)
+        has_positions = trace is not None and len(trace.event_position) == run.events.n_events
+        growth = len(run.events) / self.design.n_sequences
+        evidence = grey_battery(
+            run.events, scores, rng,
+            position=trace.event_position if trace is not None and has_positions else None,
+            k_round=trace.event_k if trace is not None and has_positions else None,
+            batch_row=self._batch_row(run.events),
+            expected={s: {v: growth * x for v, x in sizes.items()} for s, sizes in forecast.expected.items()},
+            strata=forecast.strata, m=None if forecast.m is None else int(growth * forecast.m),
+            crossing_position=trace.crossing_position if trace is not None else None,
+            crossing_k=trace.crossing_k if trace is not None else None,
+        )  # fmt: skip
+        if label == REFERENCE:
+            return evidence, []
+        more, missing = self._whitebox(label, run, rng)
+        return evidence + more + (self._promises(label) if j == 1 else []), missing
+
+    def _batch_row(self, batch: EventBatch) -> NDArray[np.int64] | None:
+        """(n,) row of each sequence in its batch; None where batches are not known."""
+        return np.arange(len(batch)) % self.design.batch_size if self.design.batch_size else None
+
+    def forecast(self, label: str) -> Forecast:
+        """Everything that must be fixed before the main round, from the pilot."""
+        if label not in self._forecasts:
+            self._forecasts[label] = self._forecast(label)
+        return self._forecasts[label]
+
+    def _forecast(self, label: str) -> Forecast:
+        from tppsd_bench.stats import grey, whitebox
+        from tppsd_bench.stats.strata import standard_strata
+
+        pilot, d, n_types = self.pilot(label), self.design, self.target.n_types
+        trace = pilot.trace if label != REFERENCE and pilot.events.n_events else None
+        max_k, k_values = (int(trace.event_k.max()), frequent(trace.event_k)) if trace is not None else (None, ())
+        strata = standard_strata(n_types, max_k=max_k, k_values=k_values, batch_row=d.batch_size is not None)
+        expected: Expected = {}
+        if trace is not None and d.stop.n_events is not None and len(k_values) == 1:
+            expected = expected_strata(trace, d.n_sequences * d.stop.n_events)
+        m = None
+        if d.stop.horizon is not None:
+            m = int(budget.STRATUM_FRACTION * d.n_sequences * (pilot.events.n_events / max(len(pilot.events), 1) + 1))
+        law_tests = grey.family_size(n_types, strata, horizon=d.stop.horizon is not None)
+        if label == REFERENCE:
+            return Forecast(strata, expected, m, law_tests, 1)
+        subject = self.subjects[label]
+        rule, has_draft, has_laws = subject.sampler.declares.rule, subject.draft is not None, hasattr(self.target, "conditionals")
+        law_tests += whitebox.family_size(rule, n_types, has_draft, axis=Axis.LAW, has_conditionals=has_laws)
+        return Forecast(strata, expected, m, law_tests, whitebox.family_size(rule, n_types, has_draft, has_conditionals=has_laws))
+
+    def _whitebox(self, label: str, run: SampleRun, rng: np.random.Generator) -> tuple[list[Evidence], list[str]]:
+        subject = self.subjects[label]
+        rule: Rule = subject.sampler.declares.rule
+        if self.design.access != "white" or run.trace is None:
+            why = "access is grey box" if self.design.access != "white" else "the sampler gave no trace"
+            return [], [f"acceptance identity, role laws and all white-box tests: {why}"]
+        from tppsd_bench.stats.whitebox import inspect_run
+
+        found = inspect_run(run, self.target, subject.draft, rule, rng, tol=self.design.tolerance)
+        return list(found.evidence), list(found.not_possible)
+
+    def _promises(self, label: str) -> list[Evidence]:
+        """Reproducibility and batch independence, on a few short sequences, where the sampler declares them."""
+        from tppsd_bench.stats.whitebox.reproducible import reproducible
+
+        request = SampleRequest(PROMISE_SEQUENCES, self.design.pilot_stop, self._key(label, "promises", 1), device=self.design.device)
+        return reproducible(self.subjects[label].sampler, request, rtol=self.design.batch_rtol)
+
+
+def frequent(k: NDArray[np.int64]) -> tuple[int, ...]:
+    """The values of K that a sampler uses as a policy, not those it is left with at the stop."""
+    values, counts = np.unique(k, return_counts=True)
+    return tuple(int(v) for v, c in zip(values, counts, strict=True) if c >= LEAST_SHARE * len(k))
+
+
+def expected_strata(trace: Trace, n_events: int) -> Expected:
+    """Expected events by position in round, for a run of ``n_events``, from a pilot's full rounds (the last one, K, is the bonus).
+
+    With N events a full round (those that drafted the most, before anything was cut at the stop), position j holds
+    n_events P(N > j) / E[N]: the cut rounds at the ends of sequences are left to the tenth that every stratum keeps back.
+    """
+    k = int(trace.round_drafted.max(initial=0))
+    full = trace.round_drafted == k
+    sizes = trace.round_committed[full] + trace.round_discarded[full]
+    if not len(sizes) or sizes.sum() == 0:
+        return {}
+    rounds = n_events / sizes.mean()
+    labels = [*(str(j) for j in range(k)), "bonus"]
+    return {"position": {label: float(rounds * (sizes > j).mean()) for j, label in enumerate(labels)}}
+
+
+def sequence_log_likelihood(batch: EventBatch, scores: Scores) -> NDArray[np.float64]:
+    """(n,) log-likelihood of each sequence under the target: gaps, types and, with a horizon, the wait after the last event."""
+    with np.errstate(divide="ignore"):
+        types = np.log(scores.type_probs[np.arange(batch.n_events), batch.types])
+        total = np.bincount(batch.sequence_index, scores.log_density + types, len(batch))
+        if scores.crossing_cdf is not None:
+            total = total + np.log1p(-scores.crossing_cdf)
+    return np.asarray(total, dtype=np.float64)
+
+
+def check_answer(run: SampleRun, request: SampleRequest, n_types: int) -> None:
+    """Refuse a run that is not what was asked for, with one sentence."""
+    from tppsd_bench.errors import InputError
+
+    events = run.events
+    events.validate("sampler under test")
+    if len(events) != request.n_sequences:
+        raise InputError(f"The sampler returned {len(events)} sequences; {request.n_sequences} were requested.")
+    if events.n_types > n_types:
+        raise InputError(f"The sampler's events have {events.n_types} types but the target has {n_types}.")
+    wanted = request.stop.n_events
+    if wanted is not None and (events.lengths != wanted).any():
+        i = int(np.flatnonzero(events.lengths != wanted)[0])
+        raise InputError(f"The sampler's sequence {i} has {events.lengths[i]} events; the stop rule asked for {wanted} in each.")
+    if wanted is None and events.horizon is None:
+        raise InputError(f"The sampler's events carry no horizon; the stop rule asked for {request.stop.horizon:g}: set EventBatch.horizon.")

@@ -1,0 +1,140 @@
+"""draft_direction: how much of the draft's law is left in the output, lambda-hat with its interval (0 = target, 1 = draft)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tppsd_bench import budget
+from tppsd_bench.protocols import BoolArray, Conditional, FloatArray, IntArray
+from tppsd_bench.results import Axis, Evidence
+from tppsd_bench.stats.base import Z95, two_sided_normal
+from tppsd_bench.stats.whitebox.contexts import Contexts
+from tppsd_bench.stats.whitebox.quadrature import integrate
+from tppsd_bench.stats.whitebox.uniformity import min_detectable_z
+
+POSITIONS = ("all", "first", "inner", "bonus")
+_MIN_INFORMATION = 20.0  # sum of E_p s^2: below it lambda's standard error is above 0.22 and the tail is not normal
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Per event: centred score, its central moments 2, 3, 4 under p, and its mean under q less that under p."""
+
+    s: FloatArray
+    m2: FloatArray
+    m3: FloatArray
+    m4: FloatArray
+    drift: FloatArray
+
+
+def draft_direction(c: Contexts, alpha: float, max_rows: int) -> tuple[list[Evidence], list[str]]:
+    """Score test of (1 - lambda) p + lambda q at lambda = 0, for gaps and types, pooled and by position in the round.
+
+    s = q(x)/p(x) - 1 clipped at 20 and recentred exactly (gaps by quadrature, cut at the time left of a horizon run; types by
+    sums). Z = sum s / sqrt(sum E_p s^2), lambda-hat = sum s / sum (E_q s - E_p s). Position is known before each draw. Gaps
+    take the first ``max_rows`` events, types all. Sees the rejection position lost over whole sequences.
+    """
+    if c.p is None or c.q is None:
+        return [], ["draft_direction: needs conditionals of both the target and the draft"]
+    if not c.events.n_events:
+        return [], ["draft_direction: the run has no events"]
+    at = np.arange(min(max_rows, c.events.n_events))
+    members = [("gap", at, _gap_scores(c, c.p, c.q, at))]
+    if c.n_types > 1:
+        every = np.arange(c.events.n_events)
+        members.append(("type", every, _type_scores(c, c.p, c.q, every)))
+    evidence: list[Evidence] = []
+    missing: list[str] = []
+    position, k = c.trace.event_position, c.trace.event_k
+    for name, events, scores in members:
+        x = position[events]
+        bonus = x == k[events]
+        strata: tuple[BoolArray, ...] = (np.ones(len(x), dtype=bool), (x == 0) & ~bonus, (x > 0) & ~bonus, bonus)
+        for label, keep in zip(POSITIONS, strata, strict=True):
+            information = float(scores.m2[keep].sum())
+            if not information >= _MIN_INFORMATION:
+                missing.append(
+                    f"draft_direction.{name} at position {label}: information {information:.3g} over {keep.sum()} "
+                    f"events, {_MIN_INFORMATION:g} is needed (draft too close to the target, or too few events)"
+                )
+                continue
+            evidence.append(_evidence(name, label, scores, keep, alpha))
+    return evidence, missing
+
+
+def _gap_scores(c: Contexts, p: Conditional, q: Conditional, events: IntArray) -> _Scores:
+    rows, gap, left = c.event_row[events], c.events.gaps[events], c.time_left[events]
+
+    def moments(p: Conditional, q: Conditional, x: FloatArray) -> FloatArray:
+        log_p, log_q = p.log_prob(x), q.log_prob(x)
+        s = _clipped(log_p, log_q)
+        f, g = np.exp(log_p), np.exp(log_q)
+        return np.stack([f, f * s, f * s**2, f * s**3, f * s**4, g, g * s])
+
+    _, whole = integrate(p, q, rows, gap, left, moments)
+    raw = whole[1:5] / whole[0]
+    s = _clipped(p.take(rows).log_prob(gap), q.take(rows).log_prob(gap))
+    return _centred(s, raw, whole[6] / np.where(whole[5] > 0, whole[5], 1.0))
+
+
+def _type_scores(c: Contexts, p: Conditional, q: Conditional, events: IntArray) -> _Scores:
+    rows, gap = c.event_row[events], c.events.gaps[events]
+    log_p, log_q = p.take(rows).type_log_probs(gap), q.take(rows).type_log_probs(gap)
+    s, f, g = _clipped(log_p, log_q), np.exp(log_p), np.exp(log_q)
+    raw = np.stack([(f * s**k).sum(axis=1) for k in (1, 2, 3, 4)]) / f.sum(axis=1)
+    return _centred(s[np.arange(len(rows)), c.events.types[events]], raw, (g * s).sum(axis=1) / g.sum(axis=1))
+
+
+def _clipped(log_p: FloatArray, log_q: FloatArray) -> FloatArray:
+    """q/p - 1 clipped at 20; 20 where p is 0 (q decides nothing there that p ever draws)."""
+    with np.errstate(invalid="ignore"):
+        log_ratio = np.where(np.isneginf(log_p), np.inf, log_q - log_p)
+    s: FloatArray = np.expm1(np.minimum(log_ratio, math.log1p(budget.SCORE_CLIP)))
+    return s
+
+
+def _centred(s: FloatArray, raw: FloatArray, mean_q: FloatArray) -> _Scores:
+    mean, r2, r3, r4 = raw
+    m2 = np.maximum(r2 - mean**2, 0.0)
+    m3 = r3 - 3 * mean * r2 + 2 * mean**3
+    m4 = np.maximum(r4 - 4 * mean * r3 + 6 * mean**2 * r2 - 3 * mean**4, 0.0)
+    return _Scores(s - mean, m2, m3, m4, mean_q - mean)
+
+
+def _evidence(name: str, label: str, scores: _Scores, keep: BoolArray, alpha: float) -> Evidence:
+    m2, m3, m4 = scores.m2[keep], scores.m3[keep], scores.m4[keep]
+    sigma = math.sqrt(float(m2.sum()))
+    z = float(scores.s[keep].sum()) / sigma
+    drift = float(scores.drift[keep].sum())
+    lam, error = z * sigma / drift, sigma / drift
+    skew = float(m3.sum()) / sigma**3
+    excess = float((m4 - 3 * m2**2).sum()) / sigma**4
+    return Evidence(
+        f"draft_direction.{name}",
+        Axis.LAW,
+        p_value=skewed_sum_p(z, skew, excess, (budget.SCORE_CLIP + 1.0) / sigma),
+        statistic=z,
+        n=int(keep.sum()),
+        effect=lam,
+        effect_name="lambda (0 = target, 1 = draft)",
+        interval=(lam - Z95 * error, lam + Z95 * error),
+        min_detectable=min_detectable_z(error, alpha),
+        null="N(0,1), corrected for skewness",
+        method="score test in the direction of the draft",
+        where={} if label == "all" else {"position": label},
+    )
+
+
+def skewed_sum_p(z: float, skew: float, excess: float, bound: float) -> float:
+    """Two-sided p of a standardised sum of martingale differences with known skewness and excess kurtosis.
+
+    Cornish-Fisher correction of z while |skew z| <= 1; beyond, Freedman's inequality 2 exp(-z^2 / (2 + 2 bound z / 3)), which
+    always holds (``bound`` = largest term over the standard deviation) and cannot fold back as a polynomial does.
+    """
+    if abs(skew * z) <= 1.0 and abs(excess) * z * z <= 4.0:
+        w = z - skew * (z**2 - 1) / 6 - excess * (z**3 - 3 * z) / 24 + skew**2 * (4 * z**3 - 7 * z) / 36
+        return two_sided_normal(w)
+    return min(1.0, 2.0 * math.exp(-z * z / (2.0 + 2.0 * bound * abs(z) / 3.0)))
