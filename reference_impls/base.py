@@ -28,6 +28,10 @@ class Law(Conditional, Protocol):
         """The rows of several laws of one model, one after the other."""
         ...
 
+    def log_gap_bounds(self, epsilon: float) -> FloatArray:
+        """(n, 2) log gaps that leave at most ``epsilon`` of each row's mass below and above; need not be tight."""
+        ...
+
 
 class Cache(Protocol):
     """Encoded histories of ``n`` sequences, each with its own length."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from torch import Tensor, nn
 
 from reference_impls.base import scores_from_conditionals
 from reference_impls.encoders import ENCODERS
-from reference_impls.encoders.base import EventInputs, KeyValueCache, causal_attend
+from reference_impls.encoders.base import EventInputs, KeyValueCache, causal_attend, folded_layers, plain_layers
+from reference_impls.encoders.lean import MAX_LAYERS, STEPS, LeanCache, Step
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
 from reference_impls.heads.network import MixtureHead
+from reference_impls.instrument import small_operations
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import Scores
 
@@ -22,6 +25,23 @@ IntArray = NDArray[np.int64]
 
 _SCORE_POSITIONS = 16_384
 """Positions scored in one pass; bounds the memory of attention scores."""
+
+
+@dataclass(frozen=True)
+class Lean:
+    """The weights of a shallow network as numpy arrays, for the one-sequence step."""
+
+    step: Step
+    head_weight: NDArray[np.float32]
+    head_bias: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, model: NeuralModel) -> Lean:
+        layers = [{name: w.detach().cpu().numpy() for name, w in layer.items()} for layer in folded_layers(model.encoder)]
+        norm = getattr(model.encoder, "norm", None)
+        final = None if norm is None else (norm.weight.detach().cpu().numpy(), norm.bias.detach().cpu().numpy())
+        step = STEPS[type(model.encoder).__name__](layers, final)
+        return cls(step, model.head.raw.weight.detach().cpu().numpy(), model.head.raw.bias.detach().cpu().numpy())
 
 
 class NeuralModel(nn.Module):
@@ -52,8 +72,23 @@ class NeuralModel(nn.Module):
     def n_parameters(self) -> int:
         return sum(p.numel() for p in self.parameters())
 
+    def train(self, mode: bool = True) -> NeuralModel:
+        self._forget_copies()
+        super().train(mode)
+        return self
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        self._forget_copies()
+        return super().load_state_dict(*args, **kwargs)
+
+    def _forget_copies(self) -> None:
+        self.encoder.__dict__.pop("_folded", None)
+        self.__dict__.pop("_lean_weights", None)
+
     # -- sampling -----------------------------------------------------------------------------------------------------
-    def start(self, n: int, capacity: int) -> KeyValueCache:
+    def start(self, n: int, capacity: int) -> KeyValueCache | LeanCache:
+        if n == 1 and self.encoder.n_layers <= MAX_LAYERS and self.device.type == "cpu":
+            return LeanCache(self.encoder, capacity)
         return KeyValueCache(self.encoder, n, capacity, self.device)
 
     @torch.inference_mode()
@@ -61,11 +96,40 @@ class NeuralModel(nn.Module):
         row = self.head(self.initial_context[None]).cpu().numpy()
         return self.head.law(np.repeat(row, n, axis=0))
 
+    def extend(self, cache: KeyValueCache | LeanCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
+        if isinstance(cache, LeanCache):
+            return self._extend_lean(cache, gaps, types, int(counts[0]))
+        return self._extend_torch(cache, gaps, types, counts)
+
+    def _extend_lean(self, cache: LeanCache, gaps: FloatArray, types: IntArray, count: int) -> LogNormalMixture:
+        lean = self._lean()
+        first = int(cache.lengths[0])
+        raw = np.zeros((gaps.shape[1], len(lean.head_bias)), dtype=np.float32)
+        for j in range(count):
+            gap = gaps[0, j]
+            time = cache.times[first + j] + float(gap)
+            cache.times.append(time)
+            x, extra = self.encoder.embed_one(time, float(gap), int(types[0, j]), first + j)
+            context = lean.step(x, extra, cache.attend_at(first + j))
+            np.dot(lean.head_weight, context, out=raw[j])
+            raw[j] += lean.head_bias
+        cache.lengths = cache.lengths + count
+        return self.head.law(raw)
+
+    def _lean(self) -> Lean:
+        lean: Lean | None = self.__dict__.get("_lean_weights")
+        if lean is None:
+            lean = self.__dict__["_lean_weights"] = Lean.of(self)
+        return lean
+
     @torch.inference_mode()
-    def extend(self, cache: KeyValueCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
-        inputs, attend = cache.append(gaps, types, counts)
-        x, extra = self.encoder.embed(inputs)
-        raw = self.head(self.encoder.encode(x, extra, attend))
+    def _extend_torch(self, cache: KeyValueCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
+        with small_operations():
+            inputs, attend = cache.append(gaps, types, counts)
+            x, extra = self.encoder.embed(inputs)
+            if len(gaps) == 1:  # without a batch axis every operation is cheaper
+                x, extra = x[0], extra[0]
+            raw = self.head(self.encoder.encode(x, extra, attend, folded_layers(self.encoder)))
         return self.head.law(raw.view(-1, raw.shape[-1]).cpu().numpy())
 
     @torch.inference_mode()
@@ -91,9 +155,7 @@ class NeuralModel(nn.Module):
             begin = end
         return rows, after
 
-    def _score_chunk(
-        self, batch: EventBatch, chosen: IntArray, rows: NDArray[np.float32], after: NDArray[np.float32]
-    ) -> None:
+    def _score_chunk(self, batch: EventBatch, chosen: IntArray, rows: NDArray[np.float32], after: NDArray[np.float32]) -> None:
         part = batch.select(chosen)
         gaps, types = part.padded()
         n, width = gaps.shape
@@ -110,7 +172,8 @@ class NeuralModel(nn.Module):
         index = np.broadcast_to(np.arange(m), (n, m))
         inputs = EventInputs(np.cumsum(gaps, axis=1), gaps, torch.from_numpy(types).to(self.device), index)
         x, extra = self.encoder.embed(inputs)
-        return self.encoder.encode(x, extra, causal_attend(self.encoder.n_heads, self.encoder.strict, m, self.device))
+        attend = causal_attend(self.encoder.n_heads, self.encoder.strict, m, self.device)
+        return self.encoder.encode(x, extra, attend, plain_layers(self.encoder))
 
     def conditionals(self, batch: EventBatch) -> LogNormalMixture:
         return self.head.law(self.raw_contexts(batch)[0])

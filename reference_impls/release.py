@@ -38,9 +38,7 @@ _NAME = re.compile(r"(?P<heads>\d+)_heads_(?P<layers>\d+)_layers")
 _D, _COMPONENTS = 64, 64
 
 
-def load_release(
-    path: Path | str, constants: tuple[float, float], quirks: Literal["none", "release"] = "none"
-) -> NeuralModel:
+def load_release(path: Path | str, constants: tuple[float, float], quirks: Literal["none", "release"] = "none") -> NeuralModel:
     """A model from one ``.pth`` state dict; heads and layers are read from the file's name.
 
     Raises InputError for a file whose networks are not causal, unless ``quirks="release"``.
@@ -146,7 +144,9 @@ class _QuirkModel(NeuralModel):
             p = f"thp_encoder.layer_stack.{i}."
             x = x + time
             q, k, v = (F.linear(x, s[f"{p}slf_attn.w_{w}s.weight"]) for w in "qkv")
-            a = F.linear(_blocked_attention(q, k, v, blocked, self._heads), s[p + "slf_attn.fc.weight"], s[p + "slf_attn.fc.bias"])
+            a = F.linear(
+                _blocked_attention(q, k, v, blocked, self._heads), s[p + "slf_attn.fc.weight"], s[p + "slf_attn.fc.bias"]
+            )
             norm = (s[p + "slf_attn.layer_norm.weight"], s[p + "slf_attn.layer_norm.bias"])
             y = F.layer_norm(a + x, (_D,), *norm, 1e-6) * mask[..., None]
             z = F.gelu(F.linear(y, s[p + "pos_ffn.w_1.weight"], s[p + "pos_ffn.w_1.bias"]))
@@ -168,7 +168,9 @@ class _QuirkModel(NeuralModel):
             for i in range(self._layers):
                 p = f"attnhp_encoder.heads.{h}.{i}."
                 y = F.layer_norm(x, (_D,), s[p + "sublayer.0.norm.weight"], s[p + "sublayer.0.norm.bias"], 1e-5)
-                q, k, v = (F.linear(y, s[f"{p}self_attn.linears.{j}.weight"], s[f"{p}self_attn.linears.{j}.bias"]) for j in range(3))
+                q, k, v = (
+                    F.linear(y, s[f"{p}self_attn.linears.{j}.weight"], s[f"{p}self_attn.linears.{j}.bias"]) for j in range(3)
+                )
                 a = _blocked_attention(q, k, v, blocked, 1)
                 x = x + F.linear(a, s[p + "self_attn.linears.3.weight"], s[p + "self_attn.linears.3.bias"])
             total = total + x
@@ -207,7 +209,9 @@ def release_pair(name: str) -> Pair:
     _, encoder, dataset, folder = parts
     files = release_files(folder, encoder, dataset)
     if len(files) < 2:
-        raise InputError(f"{folder}: found {len(files)} {encoder} files for {dataset}; a pair needs a deep and a one-layer one.")
+        raise InputError(
+            f"{folder}: found {len(files)} {encoder} files for {dataset}; a pair needs a deep and a one-layer one."
+        )
     target, draft = (load_release(files[n], CONSTANTS[dataset]) for n in (max(files), min(files)))
     title = f"Public release, {encoder.upper()} on {dataset}"
     card = {"name": f"release-{encoder}-{dataset}", "title": title, "n_types": target.n_types, "train_median_events": 160,

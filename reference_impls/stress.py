@@ -44,7 +44,7 @@ class StressDraft:
         if self.n_types > 1:
             tilt = self.tilt * np.cos(np.pi * np.arange(self.n_types))
             types = TypesTempered(law.types, self.temperature, tilt)
-        return replace(law, loc=law.loc + self.shift, scale=law.scale * self.widen, types=types)
+        return replace(law, loc=law.loc + self.shift, log_scale=law.log_scale + np.log(self.widen), types=types)
 
     def start(self, n: int, capacity: int) -> Cache:
         return self.base.start(n, capacity)

@@ -79,15 +79,13 @@ class ToyModel:
     def law(self, h: FloatArray) -> LogNormalMixture:
         """The law given memories (n, S)."""
         logits = self.logit + h @ self.logit_memory
-        weight = np.exp(logits - logits.max(axis=1, keepdims=True))
-        weight /= weight.sum(axis=1, keepdims=True)
         types: TypeLaw
         if self.gap_types is not None:
             types = TypesGivenGap(self.type_logit + h @ self.type_memory, *self.gap_types)
         else:
-            types = TypesIndependent.from_logits(self.type_logit + h @ self.type_memory)
-        scale = np.broadcast_to(self.scale, logits.shape)
-        return LogNormalMixture(self.location + h @ self.location_memory, scale, weight, types)
+            types = TypesIndependent(self.type_logit + h @ self.type_memory)
+        log_scale = np.broadcast_to(np.log(self.scale), logits.shape)
+        return LogNormalMixture(self.location + h @ self.location_memory, log_scale, logits, types)
 
     def step(self, h: FloatArray, gaps: FloatArray, types: IntArray) -> FloatArray:
         """The memory after one more event: (n, S), (n,), (n,) -> (n, S)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tppsd_bench import budget
 from tppsd_bench.errors import Exit, InputError
-from tppsd_bench.protocols import ConditionalTarget, SampleRequest, SampleRun, SamplerUnderTest, Declaration, Stop, Target
+from tppsd_bench.protocols import ConditionalTarget, Declaration, SampleRequest, SampleRun, SamplerUnderTest, Stop, Target
 from tppsd_bench.results import CellResult, Evidence, Outcome, Verdict
 from tppsd_bench.runner.rounds import Access, Design
 from tppsd_bench.streams import StreamKey
@@ -115,7 +115,7 @@ def certify(
     """Does ``sampler`` draw from the law of ``target``?
 
     Args:
-        sampler: ``sample(request) -> SampleRun`` and ``declares``; with a trace and a declared rule its mechanism is tested too.
+        sampler: ``sample(request) -> SampleRun`` and ``declares``; with a trace and a declared rule its mechanism is tested.
         target: ``score(batch)`` suffices; ``conditionals(batch)`` opens the white-box checks.
         n_events: events of the first round; confirmation rounds on fresh seeds use four times as many.
         access: "black" (sequences against a reference), "grey" (+ target scores), "white" (+ trace); "auto": all there is.
@@ -142,8 +142,8 @@ def certify(
     n = finding.arm.run.events.n_events if finding.arm else 0
     missing = finding.not_possible + (("two-sample tests: no reference sampler was given",) if reference is None else ())
     cell = CellResult(
-        f"certify.{label}", "law", label, "", f"Certificate of {label}", label, None, _plain(design.stop), seed, design.n_sequences, n,
-        finding.verdicts, finding.evidence, not_possible=missing,
+        f"certify.{label}", "law", label, "", f"Certificate of {label}", label, None, _plain(design.stop), seed,
+        design.n_sequences, n, finding.verdicts, finding.evidence, not_possible=missing,
     )  # fmt: skip
     return Certificate(cell)
 
@@ -155,8 +155,8 @@ def needs(n_events: int, level: float = budget.RUN_LEVEL) -> str:
     share = _levels(level).analytic
     ks, theta = min_detectable_ks(n_events, share), min_detectable_theta(n_events, share)
     return (
-        f"{n_events:,} events: with power .95 a Kolmogorov distance of {ks:.3f} or a shift theta of {theta:.3f} from the target's law "
-        f"is found at level {level:.0e}; smaller faults may hide."
+        f"{n_events:,} events: with power .95 a Kolmogorov distance of {ks:.3f} or a shift theta of {theta:.3f} from the "
+        f"target's law is found at level {level:.0e}; smaller faults may hide."
     )
 
 
@@ -175,18 +175,24 @@ def _plain(stop: Stop) -> dict[str, float]:
 def _check(sampler: Any, target: Any, reference: Any, n_events: int, access: str) -> None:
     for what, has, method in (("sampler", sampler, "sample"), ("sampler", sampler, "declares"), ("target", target, "n_types")):
         if not hasattr(has, method):
-            raise InputError(f"The {what} ({type(has).__name__}) has no {method!r}; see tppsd_bench/protocols.py for what it must offer.")
+            raise InputError(
+                f"The {what} ({type(has).__name__}) has no {method!r}; see tppsd_bench/protocols.py for what it must offer."
+            )
     if access not in ("auto", "black", "grey", "white"):
         raise InputError(f"access is {access!r}; expected auto, black, grey or white.")
     if access == "black" and reference is None:
         raise InputError("Black-box access compares two samplers: give reference=, a sampler known to draw from the target.")
     if access != "black" and not hasattr(target, "score"):
-        raise InputError(f"The target ({type(target).__name__}) has no score(batch); without it only access='black' is possible.")
+        raise InputError(
+            f"The target ({type(target).__name__}) has no score(batch); without it only access='black' is possible."
+        )
     if n_events < 1:
         raise InputError(f"n_events is {n_events}; expected a positive number (20,000 gives a Kolmogorov margin of .025).")
 
 
-def _design(sampler: SamplerUnderTest, target: Target, n_events: int, stop: Stop | None, key: StreamKey, access: Access) -> Design:
+def _design(
+    sampler: SamplerUnderTest, target: Target, n_events: int, stop: Stop | None, key: StreamKey, access: Access
+) -> Design:
     if stop is None:
         stop = Stop(n_events=max(1, min(DEFAULT_LENGTH, n_events // 20)))
     design = Design(stop, 2, key, access)
@@ -194,4 +200,3 @@ def _design(sampler: SamplerUnderTest, target: Target, n_events: int, stop: Stop
         return replace(design, n_sequences=max(2, math.ceil(n_events / stop.n_events)))
     pilot = sampler.sample(SampleRequest(40, stop, key.replace(stage="size", arm=LABEL), want_trace=False)).events
     return replace(design, n_sequences=max(20, math.ceil(n_events * len(pilot) / max(pilot.n_events, 1))), pilot_sequences=60)
-

@@ -55,7 +55,7 @@ def main() -> None:
         sys.path.insert(0, str(Path.cwd()))  # a user's own module beside the shell, as with python -m
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """``90s``, ``2m``, ``1h`` or plain seconds."""
 
     name = "duration"
@@ -68,13 +68,17 @@ class Duration(click.ParamType):
 
 
 @main.command()
-@click.option("--suite", default="calibration", show_default=True, metavar="NAME|FILE", help="Suite to run ('list' names them).")
+@click.option(
+    "--suite", default="calibration", show_default=True, metavar="NAME|FILE", help="Suite to run ('list' names them)."
+)
 @click.option("--pair", "pairs", multiple=True, metavar="NAME|DIR", help="Only these pairs; a folder is one that 'train' made.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Processes for law cells.  [default: 2, or fewer cores]")
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder.  [default: reports/runs/SUITE-TIME]")
 @click.option("--seed", type=click.IntRange(0), help="Instead of the suite's seed.")
 @click.option("--device", default="cpu", show_default=True, help="Torch device.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change one key of the suite, e.g. law.n_events=16384.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change one key of the suite, e.g. law.n_events=16384."
+)
 @click.option("--events", type=click.IntRange(1), metavar="N", help="Events of every law cell.")
 @click.option("--time-budget", "seconds", type=Duration(), metavar="2m", help="Size the run for this much time on two cores.")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run (the newest of the suite, or --out).")
@@ -82,29 +86,23 @@ class Duration(click.ParamType):
 @click.option("--quiet", is_flag=True, help="No progress.")
 @guarded
 def run(suite: str, pairs: tuple[str, ...], jobs: int | None, out: Path | None, seed: int | None, device: str,
-        settings: tuple[str, ...], events: int | None, seconds: float | None, resume: bool, as_json: bool, quiet: bool) -> int:  # fmt: skip
+        settings: tuple[str, ...], events: int | None, seconds: float | None, resume: bool, as_json: bool,
+        quiet: bool) -> int:  # fmt: skip
     """Run a suite: verdicts here, results and an HTML report in the run folder."""
     from tppsd_bench.progress import reporter
     from tppsd_bench.runner import execute, plan, present
-    from tppsd_bench.suite import load_suite
 
-    if events is not None and seconds is not None:
-        raise InputError("Give --events or --time-budget, not both: each fixes the size of the run.")
-    loaded = load_suite(suite, settings)
-    if events is not None:
-        loaded = plan.scale_events(loaded, events)
-    if seconds is not None:
-        loaded = plan.scale_to_budget(loaded, seconds)
-    planned = plan.make_plan(loaded, pairs=pairs, seed=seed, device=device)
-    if seconds is not None:
-        planned = execute.with_round_seconds(planned, seconds / 8)
-    name = out or present.default_folder(loaded.name, resume=resume)
+    name = out or present.default_folder(suite, resume=resume)
+    if resume and not (pairs or settings or seed is not None or events or seconds):
+        planned = present.stored_plan(name, suite)
+    else:
+        planned = present.planned(suite, settings, pairs, seed, device, events, seconds)
     if not as_json:
         click.echo(plan.detectable(planned), err=quiet)
     processes = execute.default_jobs() if jobs is None else jobs
     try:
         with reporter(quiet) as say:
-            folder, cells = execute.execute(planned, name, jobs=processes, resume=resume, device=device, say=say)
+            folder, cells = execute.execute(planned, name, jobs=processes, resume=resume, say=say)
     except KeyboardInterrupt:
         _end(Exit.BROKEN, f"Interrupted; finished cells are kept. Go on with: run --suite {suite} --out {name} --resume")
     return present.show_result(folder, cells, as_json=as_json)
@@ -163,8 +161,19 @@ def train(recipe: str | None, data: str | None, out: str | None, seed: int | Non
 
 
 @main.command()
-@click.option("--sampler", required=True, metavar="MODULE:FACTORY", help="factory() -> (sampler, target[, draft]) or an object with those.")
-@click.option("--access", type=click.Choice(["auto", "black", "grey", "white"]), default="auto", show_default=True, help="How deep to look.")
+@click.option(
+    "--sampler",
+    required=True,
+    metavar="MODULE:FACTORY",
+    help="factory() -> (sampler, target[, draft]) or an object with those.",
+)
+@click.option(
+    "--access",
+    type=click.Choice(["auto", "black", "grey", "white"]),
+    default="auto",
+    show_default=True,
+    help="How deep to look.",
+)
 @click.option("--events", type=click.IntRange(1), metavar="N", help="Events of the first round.  [default: 20000]")
 @click.option("--time-budget", "seconds", type=Duration(), metavar="2m", help="As many events as fit.")
 @click.option("--length", type=click.IntRange(1), metavar="N", help="Events of a sequence.  [default: 100]")
@@ -193,10 +202,19 @@ def data() -> None:
 
 @data.command()
 @click.argument("file")
+@click.option("--format", help="Format, where it is not recognised by itself.")
+@click.option("--split", help="Split of the file.")
+@click.option("--time-column", help="Which of several time columns counts.")
+@click.option("--sequence-column", help="Column that names the sequence (tables).")
+@click.option("--type-column", help="Column of the type (tables).")
+@click.option("--origin", help="Start of the clock: start, first_event or a number.  [default: auto]")
+@click.option("--horizon", type=float, help="End of observation.")
+@click.option("--ties", help="What to do with equal times.  [default: refuse]")
+@click.option("--sort", is_flag=True, default=None, help="Sort unsorted events.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @guarded
-def check(file: str, as_json: bool) -> int:
+def check(file: str, as_json: bool, **options: Any) -> int:
     """Read FILE as the trainer would and say what is in it, or why it is refused."""
     from tppsd_bench.runner import present
 
-    return present.checked_data(file, as_json)
+    return present.checked_data(file, as_json, {key: value for key, value in options.items() if value is not None})

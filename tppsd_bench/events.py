@@ -56,9 +56,7 @@ class EventBatch:
             )
         for i, (r, k) in enumerate(zip(rows, type_rows, strict=True)):
             if len(r) != len(k):
-                raise InputError(
-                    f"{where}sequence {i} has {len(r)} gaps but {len(k)} types; every event needs one of each."
-                )
+                raise InputError(f"{where}sequence {i} has {len(r)} gaps but {len(k)} types; every event needs one of each.")
         lengths = np.array([len(r) for r in rows], dtype=np.int64)
         flat = np.concatenate(rows) if rows else np.empty(0)
         flat_types_any = np.concatenate(type_rows) if rows else np.empty(0, dtype=np.int64)
@@ -128,7 +126,11 @@ class EventBatch:
             padded = j > 0 and abs(float(self.times[bad[0]])) < 1e-12
             raise InputError(
                 f"{where}sequence {i}, event {j}: the time goes back by {-gap:g}; expected increasing times. "
-                + ("This looks like padding handed over as events: cut each row at its length." if padded else "Sort the events.")
+                + (
+                    "This looks like padding handed over as events: cut each row at its length."
+                    if padded
+                    else "Sort the events."
+                )
             )
         off = np.flatnonzero((self.types < 0) | (self.types >= self.n_types))
         if len(off):
@@ -220,6 +222,4 @@ class EventBatch:
     def prefix(self, n_events: int) -> EventBatch:
         """Every sequence cut after its first ``n_events`` events; the horizon is dropped."""
         keep = self.event_index < n_events
-        return EventBatch(
-            self.gaps[keep], self.types[keep], np.minimum(self.lengths, n_events), self.n_types, None
-        )
+        return EventBatch(self.gaps[keep], self.types[keep], np.minimum(self.lengths, n_events), self.n_types, None)

@@ -1,4 +1,4 @@
-"""Where the files that travel with the package are: suites and report templates, in a checkout, an editable install or a wheel."""
+"""Where the files that travel with the package are: suites and report templates, in a checkout or in a wheel."""
 
 from __future__ import annotations
 

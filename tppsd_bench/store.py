@@ -137,7 +137,11 @@ class RunFolder:
 
     def _sweep(self) -> None:
         """Remove temporary files of a killed process (the lock is ours, so nobody is writing them)."""
-        for stale in [*self.folder.glob(".*.json.*"), *(self.folder / "cells").glob(".*.np*"), *(self.folder / "cells").glob(".*.json.*")]:
+        for stale in [
+            *self.folder.glob(".*.json.*"),
+            *(self.folder / "cells").glob(".*.np*"),
+            *(self.folder / "cells").glob(".*.json.*"),
+        ]:
             stale.unlink(missing_ok=True)
 
     def finished_cells(self) -> dict[str, CellResult]:

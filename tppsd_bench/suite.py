@@ -216,7 +216,10 @@ def _expectation(error: Any, found: Any) -> str:
         options = [o.strip(" '") for o in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return f"expected one of {', '.join(options)};{nearest(str(found), options)}"
     message: str = error["msg"]
-    return message.replace("Input should", "it should").replace("List should", "it should").replace("String should", "it should") + "."
+    return (
+        message.replace("Input should", "it should").replace("List should", "it should").replace("String should", "it should")
+        + "."
+    )
 
 
 def _keys_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:

@@ -26,14 +26,16 @@ def assert_exact(
 ) -> Certificate:
     """Raise AssertionError unless ``sampler`` draws from the law of ``target``.
 
-    An exact sampler fails with probability at most ``alpha``, whatever ``seed`` is: a rejection is confirmed on fresh seeds inside
-    (Gandy and Scott 2020), so a failing test needs no rerun and must not be rerun until it passes. In at most about 2 % of runs an
-    exact sampler is Inconclusive at the default size; fix ``seed`` in a test suite.
+    An exact sampler fails with probability at most ``alpha``, whatever ``seed`` is: a rejection is confirmed on fresh seeds
+    inside (Gandy and Scott 2020), so a failing test needs no rerun and must not be rerun until it passes. In at most about 2 %
+    of seeds an exact sampler is Inconclusive at the default size; fix ``seed`` in a test suite.
 
-    Raises AssertionError with the verdict's sentence, Inconclusive where more events are needed, InvalidEvidence where the target
-    or the sampler cannot support a verdict. Returns the certificate otherwise.
+    Raises AssertionError with the verdict's sentence, Inconclusive where more events are needed, InvalidEvidence where the
+    target or the sampler cannot support a verdict. Returns the certificate otherwise.
     """
-    certificate = certify(sampler, target, n_events=n_events, draft=draft, reference=reference, seed=seed, stop=stop, level=alpha)
+    certificate = certify(
+        sampler, target, n_events=n_events, draft=draft, reference=reference, seed=seed, stop=stop, level=alpha
+    )
     if certificate.outcome is Outcome.PASS:
         return certificate
     if certificate.outcome is Outcome.FAIL:

@@ -7,12 +7,23 @@ h <- h + tanh(W_o sum_j w_j v_j), on a layer-normed h. No feed-forward part. The
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from reference_impls.encoders.base import Attend, EventInputs, LayerWeights, interleaved_encoding, sinusoid_rates
-from reference_impls.encoders.thp import plain_layers
+from reference_impls.encoders.base import (
+    Attend,
+    EventInputs,
+    LayerWeights,
+    Vector,
+    Weights,
+    interleaved_encoding,
+    sinusoid_rates,
+    sinusoid_shifts,
+)
 
 _EPS = 1e-5
 
@@ -36,7 +47,7 @@ class AttNHP(nn.Module):
             for _ in range(n_layers)
         )
         self.norm = nn.LayerNorm(d, eps=_EPS)
-        self._rates = sinusoid_rates(d_time)
+        self._rates, self._shifts = sinusoid_rates(d_time), sinusoid_shifts(d_time)
 
     def embed(self, inputs: EventInputs) -> tuple[Tensor, Tensor]:
         at = self.norm.weight
@@ -47,12 +58,21 @@ class AttNHP(nn.Module):
             x = x + self.type_embedding(inputs.types)
         return x, time
 
-    def encode(self, x: Tensor, extra: Tensor, attend: Attend) -> Tensor:
+    def embed_one(self, time: float, gap: float, type_: int, index: int) -> tuple[Vector, Vector]:
+        """``embed`` of a single event, as numpy vectors (d,) and (d_time,)."""
+        extra = np.sin(self._rates * (time / self.time_scale) + self._shifts).astype(np.float32)
+        encoded = np.sin(self._rates * (gap / self.time_scale) + self._shifts).astype(np.float32)
+        x = np.dot(self.gap_embedding.weight.detach().numpy(), encoded) + self.gap_embedding.bias.detach().numpy()
+        if self.type_embedding is not None:
+            x += self.type_embedding.weight.detach().numpy()[type_]
+        return x, extra
+
+    def encode(self, x: Tensor, extra: Tensor, attend: Attend, layers: Sequence[Weights]) -> Tensor:
         d = (self.d,)
         drop = self.dropout if self.training else 0.0
-        for i, w in enumerate(plain_layers(self)):
-            y = torch.cat([F.layer_norm(x, d, w["norm_weight"], w["norm_bias"], _EPS), extra], dim=-1)
-            q, k, v = F.linear(y, w["qkv_weight"], w["qkv_bias"]).chunk(3, dim=-1)
-            a = torch.tanh(F.linear(attend(i, q, k, v), w["out_weight"], w["out_bias"]))
+        for i, w in enumerate(layers):
+            y = torch.cat([torch.layer_norm(x, d, w["norm_weight"], w["norm_bias"], _EPS), extra], dim=-1)
+            a = attend(i, F.linear(y, w["qkv_weight"], w["qkv_bias"]))
+            a = torch.tanh(F.linear(a, w["out_weight"], w["out_bias"]))
             x = x + (F.dropout(a, drop) if drop else a)
-        return F.layer_norm(x, d, self.norm.weight, self.norm.bias, _EPS)
+        return torch.layer_norm(x, d, self.norm.weight, self.norm.bias, _EPS)

@@ -7,16 +7,17 @@ then, where ``d_inner`` is set, x <- x + W_2 gelu(W_1 LN x). A final LN.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from reference_impls.encoders.base import Attend, EventInputs, LayerWeights
-from reference_impls.encoders.thp import plain_layers
+from reference_impls.encoders.base import Attend, EventInputs, FloatArray, LayerWeights, Vector, Weights
 
 _EPS = 1e-5
+_QUARTER = math.pi / 2
 
 
 class SAHP(nn.Module):
@@ -63,25 +64,49 @@ class SAHP(nn.Module):
         if not self.first_gap:
             gaps = np.where(inputs.index == 0, 0.0, gaps)
         at = self.norm.weight
-        fixed = torch.from_numpy(inputs.index[..., None] * self._position_rates).to(at.device)
-        phase = fixed + torch.from_numpy(gaps).to(at.device)[..., None] * self.gap_rates.double()
-        x = torch.cat([torch.sin(phase), torch.cos(phase)], dim=-1).to(at.dtype)
+        fixed = inputs.index[..., None] * self._position_rates
+        if self.training:
+            phase = torch.from_numpy(fixed).to(at.device)
+            phase = phase + torch.from_numpy(gaps).to(at.device)[..., None] * self.gap_rates.double()
+            x = torch.cat([torch.sin(phase), torch.cos(phase)], dim=-1).to(at.dtype)
+        else:
+            phases = fixed + gaps[..., None] * self._rates_in_numpy()
+            x = torch.from_numpy(np.sin(np.concatenate([phases, phases + _QUARTER], axis=-1))).to(at)
         if self.type_embedding is not None:
             x = x + self.type_embedding(inputs.types)
         return x, x
 
-    def encode(self, x: Tensor, extra: Tensor, attend: Attend) -> Tensor:
+    def embed_one(self, time: float, gap: float, type_: int, index: int) -> tuple[Vector, Vector]:
+        """``embed`` of a single event, as numpy vectors (d,)."""
+        shown = gap / self.time_scale if self.first_gap or index else 0.0
+        phases = index * self._position_rates + shown * self._rates_in_numpy()
+        x = np.concatenate((np.sin(phases), np.cos(phases))).astype(np.float32)
+        if self.type_embedding is not None:
+            x += self.type_embedding.weight.detach().numpy()[type_]
+        return x, x
+
+    def _rates_in_numpy(self) -> FloatArray:
+        rates: FloatArray | None = self.__dict__.get("_gap_rates")
+        if rates is None:
+            rates = self.__dict__["_gap_rates"] = self.gap_rates.detach().cpu().numpy().astype(np.float64)
+        return rates
+
+    def train(self, mode: bool = True) -> SAHP:
+        self.__dict__.pop("_gap_rates", None)
+        super().train(mode)
+        return self
+
+    def encode(self, x: Tensor, extra: Tensor, attend: Attend, layers: Sequence[Weights]) -> Tensor:
         d = (self.d,)
         drop = self.dropout if self.training else 0.0
-        for i, w in enumerate(plain_layers(self)):
-            y = F.layer_norm(x, d, w["norm1_weight"], w["norm1_bias"], _EPS)
-            q, k, v = F.linear(y, w["qkv_weight"], w["qkv_bias"]).chunk(3, dim=-1)
-            a = attend(i, q, k, v)
+        for i, w in enumerate(layers):
+            y = torch.layer_norm(x, d, w["norm1_weight"], w["norm1_bias"], _EPS)
+            a = attend(i, F.linear(y, w["qkv_weight"], w["qkv_bias"]))
             if self.output_projection:
                 a = F.linear(a, w["out_weight"], w["out_bias"])
             x = x + (F.dropout(a, drop) if drop else a)
             if self.d_inner:
-                y = F.layer_norm(x, d, w["norm2_weight"], w["norm2_bias"], _EPS)
+                y = torch.layer_norm(x, d, w["norm2_weight"], w["norm2_bias"], _EPS)
                 z = F.linear(F.gelu(F.linear(y, w["inner_weight"], w["inner_bias"])), w["outer_weight"], w["outer_bias"])
                 x = x + (F.dropout(z, drop) if drop else z)
-        return F.layer_norm(x, d, self.norm.weight, self.norm.bias, _EPS)
+        return torch.layer_norm(x, d, self.norm.weight, self.norm.bias, _EPS)

@@ -5,11 +5,23 @@ x <- x + e(t); y = LN(W_o attention(x) + x); x = LN(W_2 gelu(W_1 y) + y). Absolu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from reference_impls.encoders.base import Attend, EventInputs, LayerWeights, interleaved_encoding, sinusoid_rates
+from reference_impls.encoders.base import (
+    Attend,
+    EventInputs,
+    LayerWeights,
+    Vector,
+    Weights,
+    interleaved_encoding,
+    sinusoid_rates,
+    sinusoid_shifts,
+)
 
 _EPS = 1e-6
 
@@ -41,6 +53,8 @@ class THP(nn.Module):
             for _ in range(n_layers)
         )
         self._rates = sinusoid_rates(d)
+        self._shifts = sinusoid_shifts(d)
+        self._zero = np.zeros(d, dtype=np.float32)
         with torch.no_grad():  # small residual branches: twenty post-norm layers train from the start
             for layer in self.layers:
                 for name in ("out", "outer"):
@@ -54,25 +68,23 @@ class THP(nn.Module):
         x = self.type_embedding(inputs.types) if self.type_embedding is not None else torch.zeros_like(time)
         return x, time
 
-    def encode(self, x: Tensor, extra: Tensor, attend: Attend) -> Tensor:
+    def embed_one(self, time: float, gap: float, type_: int, index: int) -> tuple[Vector, Vector]:
+        """``embed`` of a single event, as numpy vectors (d,)."""
+        phases = self._rates * (time / self.time_scale)
+        phases += self._shifts
+        extra = np.sin(phases).astype(np.float32)
+        if self.type_embedding is None:
+            return self._zero, extra
+        return self.type_embedding.weight.detach().numpy()[type_], extra
+
+    def encode(self, x: Tensor, extra: Tensor, attend: Attend, layers: Sequence[Weights]) -> Tensor:
         d = (self.d,)
         drop = self.dropout if self.training else 0.0
-        for i, weights in enumerate(plain_layers(self)):
-            w = weights
+        for i, w in enumerate(layers):
             x = x + extra
-            q, k, v = F.linear(x, w["qkv_weight"]).chunk(3, dim=-1)
-            a = F.linear(attend(i, q, k, v), w["out_weight"], w["out_bias"])
-            y = F.layer_norm((F.dropout(a, drop) if drop else a) + x, d, w["norm1_weight"], w["norm1_bias"], _EPS)
+            a = F.linear(attend(i, F.linear(x, w["qkv_weight"])), w["out_weight"], w["out_bias"])
+            y = torch.layer_norm((F.dropout(a, drop) if drop else a) + x, d, w["norm1_weight"], w["norm1_bias"], _EPS)
             z = F.linear(y, w["inner_weight"], w["inner_bias"])
             z = F.linear(F.gelu(z), w["outer_weight"], w["outer_bias"])
-            x = F.layer_norm((F.dropout(z, drop) if drop else z) + y, d, w["norm2_weight"], w["norm2_bias"], _EPS)
+            x = torch.layer_norm((F.dropout(z, drop) if drop else z) + y, d, w["norm2_weight"], w["norm2_bias"], _EPS)
         return x
-
-
-def plain_layers(encoder: nn.Module) -> list[dict[str, Tensor]]:
-    """Each layer's weights as a plain dict, cached while not training: attribute look-ups cost as much as small products."""
-    cached: list[dict[str, Tensor]] | None = encoder.__dict__.get("_plain")
-    if cached is None or encoder.training:
-        cached = [layer.plain() for layer in encoder.layers]  # type: ignore[union-attr, operator]
-        encoder.__dict__["_plain"] = cached
-    return cached

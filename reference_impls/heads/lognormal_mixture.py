@@ -6,8 +6,10 @@ Source: Shchur, Bilos, Guennemann (2020), Intensity-free learning of temporal po
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +21,20 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
-_TINY = np.finfo(np.float64).tiny
+_TINY, _HUGE = np.finfo(np.float64).tiny, np.finfo(np.float64).max
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogNormalMixture:
-    """Laws of the next event for ``n`` histories; parameters ``(n, C)``. Implements ``protocols.Conditional``."""
+    """Laws of the next event for ``n`` histories; parameters ``(n, C)``. Implements ``protocols.Conditional``.
+
+    Scales and weights are made on first use: a draft step needs one draw, not the density.
+    """
 
     loc: FloatArray
-    scale: FloatArray
-    weight: FloatArray
-    """Normalised mixture weights."""
+    log_scale: FloatArray
+    logit: FloatArray
+    """Mixture logits, unnormalised."""
     types: TypeLaw
     log_scale_gap: float = 1.0
     """a of ln gap = a x + b."""
@@ -40,12 +45,24 @@ class LogNormalMixture:
     def n_types(self) -> int:
         return self.types.n_types
 
+    @cached_property
+    def scale(self) -> FloatArray:
+        out: FloatArray = np.exp(self.log_scale)
+        return out
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """Normalised mixture weights (n, C)."""
+        w = np.exp(self.logit - self.logit.max(axis=-1, keepdims=True))
+        w /= w.sum(axis=-1, keepdims=True)
+        return w
+
     def __len__(self) -> int:
         return len(self.loc)
 
     def take(self, rows: IntArray | slice) -> LogNormalMixture:
         return replace(
-            self, loc=self.loc[rows], scale=self.scale[rows], weight=self.weight[rows], types=self.types.take(rows)
+            self, loc=self.loc[rows], log_scale=self.log_scale[rows], logit=self.logit[rows], types=self.types.take(rows)
         )
 
     @classmethod
@@ -57,8 +74,8 @@ class LogNormalMixture:
         return replace(
             first,
             loc=np.concatenate([law.loc for law in laws]),
-            scale=np.concatenate([law.scale for law in laws]),
-            weight=np.concatenate([law.weight for law in laws]),
+            log_scale=np.concatenate([law.log_scale for law in laws]),
+            logit=np.concatenate([law.logit for law in laws]),
             types=type(first.types).concat([law.types for law in laws]),
         )
 
@@ -111,24 +128,42 @@ class LogNormalMixture:
                 break
         return self._gap(0.5 * (low + high))
 
+    def log_gap_bounds(self, epsilon: float) -> FloatArray:
+        """From the components' own quantiles: no mixture quantile lies outside them."""
+        reach = float(ndtri(epsilon)) * self.scale
+        z = np.stack([(self.loc + reach).min(axis=1), (self.loc - reach).max(axis=1)], axis=1)
+        out: FloatArray = self.log_scale_gap * z + self.log_shift_gap
+        return out
+
     def _gap(self, z: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             out: FloatArray = np.exp(self.log_scale_gap * z + self.log_shift_gap)
-        return np.clip(out, _TINY, np.finfo(np.float64).max)
+        return np.minimum(np.maximum(out, _TINY), _HUGE)
 
     def sample_gap(self, u: FloatArray) -> FloatArray:
         """Ancestral: ``u[..., 0]`` picks the component by inverse CDF, ``u[..., 1]`` its normal quantile."""
+        if u.shape == (1, 2):
+            return self._sample_one(float(u[0, 0]), float(u[0, 1]))
         cumulative = np.cumsum(self.weight, axis=-1)
         if u.ndim == 3:
             cumulative = cumulative[:, None, :]
         picks = (u[..., :1] * cumulative[..., -1:] >= cumulative[..., :-1]).sum(axis=-1)
         if u.ndim == 2:
             rows = np.arange(len(picks))
-            loc, scale = self.loc[rows, picks], self.scale[rows, picks]
+            loc, log_scale = self.loc[rows, picks], self.log_scale[rows, picks]
         else:
             loc = np.take_along_axis(self.loc, picks, axis=1)
-            scale = np.take_along_axis(self.scale, picks, axis=1)
-        return self._gap(loc + scale * ndtri(u[..., 1]))
+            log_scale = np.take_along_axis(self.log_scale, picks, axis=1)
+        return self._gap(loc + np.exp(log_scale) * ndtri(u[..., 1]))
+
+    def _sample_one(self, u_component: float, u_normal: float) -> FloatArray:
+        """The same draw for a single row, without array overhead: the draft makes K of them a round."""
+        logit = self.logit[0]
+        cumulative = np.add.accumulate(np.exp(logit - np.maximum.reduce(logit)))
+        pick = min(int(cumulative.searchsorted(u_component * cumulative[-1], side="right")), len(logit) - 1)
+        z = self.loc[0, pick] + math.exp(self.log_scale[0, pick]) * ndtri(u_normal)
+        x = self.log_scale_gap * z + self.log_shift_gap
+        return np.array([min(max(math.exp(min(x, 709.0)), _TINY), _HUGE)])
 
     def type_log_probs(self, gap: FloatArray) -> FloatArray:
         return self.types.log_probs(self.standardise(gap))

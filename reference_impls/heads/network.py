@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
-from reference_impls.heads.types import GAP_FEATURES, TypeLaw, TypesGivenGap, TypesIndependent
+from reference_impls.heads.types import GAP_FEATURES, OneType, TypeLaw, TypesGivenGap, TypesIndependent
 
 LOG_SCALE_RANGE = (-5.0, 3.0)
 
@@ -69,19 +69,16 @@ class MixtureHead(nn.Module):
         """The law of each raw row (n, P), in float64."""
         c = self.n_components
         r = raw.astype(np.float64)
-        scale = np.exp(np.clip(r[:, c : 2 * c], *LOG_SCALE_RANGE))
-        logits = r[:, 2 * c : 3 * c]
-        weight = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        weight /= weight.sum(axis=-1, keepdims=True)
+        log_scale = np.minimum(np.maximum(r[:, c : 2 * c], LOG_SCALE_RANGE[0]), LOG_SCALE_RANGE[1])
         constants = self._constants()
         types: TypeLaw
         if self.n_types == 1:
-            types = TypesIndependent(np.zeros((len(r), 1)))
+            types = OneType(len(r))
         elif self.types_given_gap:
             types = TypesGivenGap(r[:, 3 * c :], constants["gap"], constants["out"], constants["bias"])
         else:
-            types = TypesIndependent.from_logits(r[:, 3 * c :])
-        return LogNormalMixture(r[:, :c], scale, weight, types, constants["a"], constants["b"])
+            types = TypesIndependent(r[:, 3 * c :])
+        return LogNormalMixture(r[:, :c], log_scale, r[:, 2 * c : 3 * c], types, constants["a"], constants["b"])
 
     def _constants(self) -> dict[str, Any]:
         cached: dict[str, Any] | None = self.__dict__.get("_numpy")

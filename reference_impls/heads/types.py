@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -33,26 +32,55 @@ class TypeLaw(Protocol):
         ...
 
 
+def log_softmax(logits: FloatArray) -> FloatArray:
+    """Over the last axis; scipy's costs ten times this on a handful of types."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    out: FloatArray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return out
+
+
 @dataclass(frozen=True, slots=True)
-class TypesIndependent:
-    """Types conditionally independent of the gap given the history: ``log_p`` (n, M)."""
+class OneType:
+    """Univariate processes: the one type has probability 1."""
 
-    log_p: FloatArray
-
-    @classmethod
-    def from_logits(cls, logits: FloatArray) -> TypesIndependent:
-        return cls(log_softmax(logits, axis=-1))
+    n: int
 
     @property
     def n_types(self) -> int:
-        return self.log_p.shape[-1]
+        return 1
+
+    def take(self, rows: IntArray | slice) -> OneType:
+        return OneType(len(range(self.n)[rows]) if isinstance(rows, slice) else len(rows))
+
+    @classmethod
+    def concat(cls, laws: Sequence[OneType]) -> OneType:
+        return cls(sum(law.n for law in laws))
+
+    def log_probs(self, z: FloatArray) -> FloatArray:
+        return np.zeros((*z.shape, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class TypesIndependent:
+    """Types conditionally independent of the gap given the history: ``logits`` (n, M), unnormalised."""
+
+    logits: FloatArray
+
+    @property
+    def log_p(self) -> FloatArray:
+        """(n, M)"""
+        return log_softmax(self.logits)
+
+    @property
+    def n_types(self) -> int:
+        return self.logits.shape[-1]
 
     def take(self, rows: IntArray | slice) -> TypesIndependent:
-        return TypesIndependent(self.log_p[rows])
+        return TypesIndependent(self.logits[rows])
 
     @classmethod
     def concat(cls, laws: Sequence[TypesIndependent]) -> TypesIndependent:
-        return cls(np.concatenate([law.log_p for law in laws]))
+        return cls(np.concatenate([law.logits for law in laws]))
 
     def log_probs(self, z: FloatArray) -> FloatArray:
         if z.ndim == 1:
@@ -86,7 +114,7 @@ class TypesGivenGap:
     def log_probs(self, z: FloatArray) -> FloatArray:
         hidden = self.hidden if z.ndim == 1 else self.hidden[:, None, :]
         logits = np.tanh(hidden + gap_features(z) @ self.gap_weight) @ self.out_weight + self.out_bias
-        out: FloatArray = log_softmax(logits, axis=-1)
+        out: FloatArray = log_softmax(logits)
         return out
 
 
@@ -110,5 +138,5 @@ class TypesTempered:
         return replace(laws[0], base=type(laws[0].base).concat([law.base for law in laws]))
 
     def log_probs(self, z: FloatArray) -> FloatArray:
-        out: FloatArray = log_softmax(self.base.log_probs(z) / self.temperature + self.tilt, axis=-1)
+        out: FloatArray = log_softmax(self.base.log_probs(z) / self.temperature + self.tilt)
         return out

@@ -13,9 +13,7 @@ from tppsd_bench.protocols import Counts, SampleRequest, SampleRun, Trace
 _SEQUENCE_FIELDS = frozenset({"sequence", "round_sequence"})
 
 
-def run_in_batches(
-    sample: Callable[[SampleRequest], SampleRun], request: SampleRequest, batch_size: int | None
-) -> SampleRun:
+def run_in_batches(sample: Callable[[SampleRequest], SampleRun], request: SampleRequest, batch_size: int | None) -> SampleRun:
     """Run ``sample`` on consecutive slices of at most ``batch_size`` sequences and join the results."""
     size = batch_size or request.n_sequences
     prompt = request.prompt

@@ -83,7 +83,10 @@ class Recorder:
 
         def wide(values: list[Any], fill: Any) -> Any:
             return np.concatenate(
-                [np.pad(v, ((0, 0), (0, k_max - v.shape[1])), constant_values=fill) if v.shape[1] < k_max else v for v in values]
+                [
+                    np.pad(v, ((0, 0), (0, k_max - v.shape[1])), constant_values=fill) if v.shape[1] < k_max else v
+                    for v in values
+                ]
             )
 
         narrow = {

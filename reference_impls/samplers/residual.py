@@ -17,9 +17,10 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
+from reference_impls.base import Law
 from reference_impls.heads.lognormal_mixture import sample_types
-from tppsd_bench.protocols import Conditional
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -47,7 +48,7 @@ class ResidualDraw:
 class ResidualRule(Protocol):
     """How the replacement is drawn; mutants override it."""
 
-    def draw(self, p: Conditional, q: Conditional, rows: IntArray, uniforms: Uniforms, joint: bool) -> ResidualDraw: ...
+    def draw(self, p: Law, q: Law, rows: IntArray, uniforms: Uniforms, joint: bool) -> ResidualDraw: ...
 
 
 class ExactResidual:
@@ -55,7 +56,7 @@ class ExactResidual:
 
     tries = TRIES
 
-    def draw(self, p: Conditional, q: Conditional, rows: IntArray, uniforms: Uniforms, joint: bool) -> ResidualDraw:
+    def draw(self, p: Law, q: Law, rows: IntArray, uniforms: Uniforms, joint: bool) -> ResidualDraw:
         u = uniforms(rows, 4 * self.tries).reshape(len(rows), self.tries, 4)
         gap = p.sample_gap(u[..., :2])
         types = np.full(gap.shape, -1, dtype=np.int64)
@@ -78,7 +79,7 @@ class ExactResidual:
         return ResidualDraw(out_gap, out_type, kept, ~found, np.zeros(len(rows), dtype=bool))
 
     def _beyond_tries(
-        self, p: Conditional, q: Conditional, rows: IntArray, uniforms: Uniforms, joint: bool, lost: IntArray,
+        self, p: Law, q: Law, rows: IntArray, uniforms: Uniforms, joint: bool, lost: IntArray,
         gap: FloatArray, types: IntArray,
     ) -> ResidualDraw:  # fmt: skip
         u = uniforms(rows[lost], 1)[:, 0]
@@ -94,7 +95,7 @@ class ExactResidual:
         return ResidualDraw(gap, types, kept, switched, np.zeros(len(rows), dtype=bool))
 
 
-def _differences(p: Conditional, q: Conditional, x: FloatArray, joint: bool) -> FloatArray:
+def _differences(p: Law, q: Law, x: FloatArray, joint: bool) -> FloatArray:
     """(branches, g): density of p minus q per unit of log gap at log gaps ``x`` (g,), p and q of one row."""
     gap = np.exp(x)[None, :]
     log_p, log_q = p.log_prob(gap) + x, q.log_prob(gap) + x
@@ -104,13 +105,12 @@ def _differences(p: Conditional, q: Conditional, x: FloatArray, joint: bool) -> 
     return np.asarray(each[0].T)
 
 
-def invert_residual(p: Conditional, q: Conditional, u: float, joint: bool) -> tuple[float, int] | None:
+def invert_residual(p: Law, q: Law, u: float, joint: bool) -> tuple[float, int] | None:
     """(gap, type) at level ``u`` of the residual's CDF, or None where its mass is below resolution; p and q of one row.
 
     Cells in log gap are split at the sign changes of p - q, masses come from Gauss-Legendre sums, the last step is a bisection.
     """
-    ends = np.array([[1e-14, 1.0 - 1e-14]])
-    both = np.log(np.concatenate([p.quantile(ends), q.quantile(ends)]))
+    both = np.concatenate([p.log_gap_bounds(1e-14), q.log_gap_bounds(1e-14)])
     edges = np.linspace(both.min(), both.max(), _CELLS + 1)
     values = _differences(p, q, edges, joint)
     branch, cell = np.nonzero(np.sign(values[:, :-1]) * np.sign(values[:, 1:]) < 0)
@@ -129,30 +129,38 @@ def invert_residual(p: Conditional, q: Conditional, u: float, joint: bool) -> tu
     cumulative = np.cumsum(mass)
     pick = int(np.searchsorted(cumulative, u * cumulative[-1], side="right").clip(0, len(mass) - 1))
     wanted = u * cumulative[-1] - (cumulative[pick - 1] if pick else 0.0)
-    a, b, start = low[pick], high[pick], low[pick]
-    for _ in range(50):
-        middle = 0.5 * (a + b)
-        below = _masses(p, q, joint, of[pick : pick + 1], np.array([start]), np.array([middle]))[0] < wanted
-        a, b = (middle, b) if below else (a, middle)
-        if b - a < 1e-13 * max(1.0, abs(b)):
-            break
-    return float(np.exp(0.5 * (a + b))), int(of[pick]) if joint else -1
+    start, at = np.array([low[pick]]), of[pick : pick + 1]
+
+    def missing(x: float) -> float:
+        return float(_masses(p, q, joint, at, start, np.array([x]))[0]) - wanted
+
+    x = _solve(missing, float(low[pick]), float(high[pick]))
+    return float(np.exp(x)), int(of[pick]) if joint else -1
 
 
-def _roots(p: Conditional, q: Conditional, joint: bool, branch: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
+def _solve(f: Callable[[float], float], low: float, high: float) -> float:
+    """A root of an increasing function between ``low`` and ``high``, where rounding may leave f without a sign change."""
+    if f(low) >= 0.0:
+        return low
+    if f(high) <= 0.0:
+        return high
+    return float(brentq(f, low, high, xtol=1e-13, rtol=1e-14))
+
+
+def _roots(p: Law, q: Law, joint: bool, branch: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """Sign changes of p - q inside each [low, high], by bisection, all at once."""
     if not len(low):
         return low
     at = np.arange(len(low))
     sign = np.sign(_differences(p, q, low, joint)[branch, at])
-    for _ in range(48):
+    for _ in range(24):  # an error d of a root costs d^2 of mass, p - q being 0 there
         middle = 0.5 * (low + high)
         same = np.sign(_differences(p, q, middle, joint)[branch, at]) == sign
         low, high = np.where(same, middle, low), np.where(same, high, middle)
     return 0.5 * (low + high)
 
 
-def _masses(p: Conditional, q: Conditional, joint: bool, branch: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
+def _masses(p: Law, q: Law, joint: bool, branch: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """Integral of p - q over each interval of its branch."""
     half = 0.5 * (high - low)
     x = (low + half)[:, None] + half[:, None] * _NODES

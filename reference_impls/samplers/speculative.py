@@ -88,7 +88,9 @@ class Speculative:
 
     @property
     def declares(self) -> Declaration:
-        return Declaration(self.rule.rule, batch_independent=True, reproducible=True, name=f"speculative, K = {self.policy.k_max}")
+        return Declaration(
+            self.rule.rule, batch_independent=True, reproducible=True, name=f"speculative, K = {self.policy.k_max}"
+        )
 
     def sample(self, request: SampleRequest) -> SampleRun:
         return run_in_batches(self._batch, request, self.batch_size)
@@ -234,7 +236,14 @@ class Speculative:
         return self.rule.verify(p.take(at), q, draft.gaps, draft.types, u[..., 0], u[..., 1])
 
     def _finish(
-        self, work: Work, draft: Draft, p: Law, position_rows: IntArray, verified: Verification, u: FloatArray, active: BoolArray
+        self,
+        work: Work,
+        draft: Draft,
+        p: Law,
+        position_rows: IntArray,
+        verified: Verification,
+        u: FloatArray,
+        active: BoolArray,
     ) -> tuple[IntArray, FloatArray, IntArray, NDArray[np.int8], NDArray[np.int8]]:
         """The last event of the round: (accepted before it (n,), gap, type, gap role, type role)."""
         n, k_max = draft.gaps.shape

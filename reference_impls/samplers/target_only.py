@@ -104,5 +104,3 @@ def _target_trace(events: EventBatch) -> Trace:
         round_sequence=none, round_index=none, round_drafted=none, round_verified=none, round_accepted=none,
         round_committed=none, round_discarded=none,
     )  # fmt: skip
-
-

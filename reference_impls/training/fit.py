@@ -66,9 +66,7 @@ def sequence_nll(model: NeuralModel, data: EventBatch) -> np.ndarray[Any, np.dty
     """Negative log-likelihood of every event (N,), by the float64 law."""
     laws = model.conditionals(data)
     rows = np.arange(data.n_events)
-    out: np.ndarray[Any, np.dtype[np.float64]] = -(
-        laws.log_prob(data.gaps) + laws.type_log_probs(data.gaps)[rows, data.types]
-    )
+    out: np.ndarray[Any, np.dtype[np.float64]] = -(laws.log_prob(data.gaps) + laws.type_log_probs(data.gaps)[rows, data.types])
     return out
 
 

@@ -74,7 +74,9 @@ def file_data(recipe: Recipe, path: str) -> PairData:
             raise InputError(f"{path}: {len(everything)} sequences are too few to train and hold out; expected at least 10.")
         order = np.random.default_rng([recipe.seed, 11]).permutation(len(everything))
         cut = max(1, round(0.15 * len(order)))
-        train, validation, test = (everything.select(order[s]) for s in (slice(2 * cut, None), slice(0, cut), slice(cut, 2 * cut)))
+        train, validation, test = (
+            everything.select(order[s]) for s in (slice(2 * cut, None), slice(0, cut), slice(cut, 2 * cut))
+        )
     m = max(train.n_types, validation.n_types, test.n_types)
     train, validation, test = (
         EventBatch(b.gaps, b.types, b.lengths, m, None) for b in (windows(b, recipe.data.max_events) for b in (train, validation, test))
@@ -97,7 +99,13 @@ def build_network(spec: NetworkRecipe, name: str, data: PairData, seed: int) -> 
     first = data.epoch(0)
     encoder_args = {"time_scale": CLOCK * float(np.mean(first.gaps)), **spec.encoder_args}
     model = NeuralModel(
-        {"name": name, "encoder": spec.encoder, "n_types": first.n_types, "encoder_args": encoder_args, "head_args": spec.head_args}
+        {
+            "name": name,
+            "encoder": spec.encoder,
+            "n_types": first.n_types,
+            "encoder_args": encoder_args,
+            "head_args": spec.head_args,
+        }
     )
     logs = np.log(first.gaps)
     model.head.log_mean.fill_(float(logs.mean()))

@@ -105,4 +105,6 @@ def load_recipe(name_or_path: str, overrides: dict[str, Any] | None = None) -> R
         return Recipe.model_validate(raw)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']} (found {first.get('input')!r}).") from error
+        raise InputError(
+            f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']} (found {first.get('input')!r})."
+        ) from error

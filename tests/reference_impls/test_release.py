@@ -44,7 +44,11 @@ def contexts(model, batch: EventBatch) -> np.ndarray:
 @pytest.mark.parametrize(("encoder", "ds", "layers"), CAUSAL)
 def test_causal_files_reproduce_the_golden_arrays(golden, encoder, ds, layers):
     path = release_files(PEER / "checkpoints", encoder, ds)[layers]
-    model, batch, at = load_release(path, tuple(golden[f"{ds}/consts_seed0"].tolist())), batch_of(golden, ds), f"{ds}/{encoder}{layers}"
+    model, batch, at = (
+        load_release(path, tuple(golden[f"{ds}/consts_seed0"].tolist())),
+        batch_of(golden, ds),
+        f"{ds}/{encoder}{layers}",
+    )
     want = golden[f"{at}/context"]
     assert np.abs(contexts(model, batch) - want[1:]).max() < TOLERANCE
     assert np.abs(model.initial_context.detach().numpy() - want[0]).max() < TOLERANCE

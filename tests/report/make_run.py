@@ -97,9 +97,9 @@ def _pit_evidence(u: np.ndarray, family: str, where: dict[str, str] | None = Non
     return out
 
 
-def _evidence(u: np.ndarray, v: np.ndarray, lam: tuple[float, float]) -> tuple[Evidence, ...]:
+def _evidence(u: np.ndarray, v: np.ndarray, lam: tuple[float, float], m: int) -> tuple[Evidence, ...]:
     n = len(u)
-    out = _pit_evidence(u, "pit_time") + _pit_evidence(v, "pit_type")
+    out = _pit_evidence(u, "pit_time") + (_pit_evidence(v, "pit_type") if m > 1 else [])
     for position in range(6):
         part = slice(position, None, 6)
         out += [
@@ -210,7 +210,7 @@ def law_cell(
         n_sequences=sequences,
         n_events=n,
         verdicts=verdicts,
-        evidence=_evidence(u, v, lam),
+        evidence=_evidence(u, v, lam, m),
         counts={
             "target_calls": 900,
             "target_row_forwards": int(n * 0.21),
@@ -292,6 +292,7 @@ def fit_cell(pair: str, *, pointless: bool) -> tuple[CellResult, dict[str, np.nd
     }
     if not pointless:
         figures |= {"nll_true": 0.405, "lead_share": 0.93}
+    figures["pointless"] = pointless
     figures["fit_sentence"] = (
         "Speculation pointless: the draft is as good."
         if pointless

@@ -279,14 +279,7 @@ class Misbehaving:
         self.inner, self.what, self.declares = inner, what, inner.declares
 
     def sample(self, request):
-        if self.what == "raises":
-            raise ZeroDivisionError("the fake sampler divides by zero")
-        if self.what == "dies":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.what == "hangs":
-            time.sleep(3600)
-        if self.what == "slow":
-            time.sleep(float(os.environ.get("FAKE_SLOW", "1")))
+        misbehave(self.what)
         return self.inner.sample(request)
 
 
@@ -315,7 +308,7 @@ class Pair:
         if kind == "draft_only":
             return TargetOnly(self.drafts[draft])
         sampler = Speculative(self.target, self.drafts[draft], k, verify_types=self.fault != "types_unverified")
-        wrong = self.fault in ("raises", "dies", "hangs", "slow") and draft == "stress"
+        wrong = self.fault in ("raises", "dies", "hangs") and draft == "stress"
         return Misbehaving(sampler, self.fault) if wrong else sampler
 
 
@@ -325,12 +318,15 @@ FAULTS = {
     "fake-raises": "raises",
     "fake-dies": "dies",
     "fake-hangs": "hangs",
-    "fake-slow": "slow",
 }
 
 
+LOADS = ("load-ok", "load-ok-too", "load-raises", "load-dies", "load-hangs", "load-stuck", "load-slow")
+"""Pairs that misbehave while loading, and two that do not: real data, no process, so that a fit cell is instant."""
+
+
 def names():
-    return list(FAULTS)
+    return [*FAULTS, *LOADS]
 
 
 def card(name):
@@ -340,12 +336,29 @@ def card(name):
         "process": {"kind": "log-normal autoregression", "params": {}},
         "train_median_events": 40,
         "train_median_horizon": 30.0,
-        "nll": {"target": 1.0, "draft": 1.1},
+        "nll": {"target": 1.0, "draft": 1.1, "target_minus_draft": {"value": -0.1, "low": -0.12, "high": -0.08}},
     }
+
+
+def misbehave(what):
+    if what == "raises":
+        raise ZeroDivisionError("the fake pair divides by zero")
+    if what == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "stuck":  # as in foreign code that never returns to the interpreter
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        time.sleep(3600)
+    if what == "hangs":
+        time.sleep(3600)
+    if what == "slow":
+        time.sleep(float(os.environ.get("FAKE_SLOW", "0")))
 
 
 def load_pair(name, device="cpu"):
     name = Path(name).name
+    if name in LOADS:
+        misbehave(name.removeprefix("load-"))
+        return Pair(name, f"Fake pair {name}", Model(), {"shipped": Model()}, card(name))
     target = Model()
     drafts = {
         "shipped": replace(target, mu=-0.15, sigma=0.75, temper=0.9),
@@ -363,5 +376,3 @@ def make_exact():
 def make_unverified():
     pair = load_pair("fake-types-unverified")
     return pair.sampler("speculative", draft="stress"), pair.target, pair.drafts["stress"]
-
-

@@ -1,7 +1,7 @@
 """Two laws known exactly, drawn and scored in a few lines: iid uniforms, and a marked process with history.
 
-``Toy``: log gap_i = b clip(log gap_{i-1}) + c[k_{i-1}] + s z_i, and type k_i from a softmax that depends on k_{i-1} and on the gap
-itself. ``draw`` takes the uniforms of the inverse CDF, so that a test can damage them.
+``Toy``: log gap_i = b clip(log gap_{i-1}) + c[k_{i-1}] + s z_i, and type k_i from a softmax that depends on k_{i-1} and on the
+gap itself. ``draw`` takes the uniforms of the inverse CDF, so that a test can damage them.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tppsd_bench.report.context import PairCard, headline, pair_card, pays_headl
 from tppsd_bench.report.glossary import GLOSSARY
 from tppsd_bench.report.picture import Arrays
 from tppsd_bench.results import CellResult, cell_from_json
-from tppsd_bench.store import read_json, write_whole
+from tppsd_bench.store import FINISHED, RUNNING, read_json, write_whole
 
 REPORT_NAME = "report.html"
 
@@ -116,12 +117,18 @@ def render(run: Mapping[str, Any], cells: Sequence[CellResult], views: Sequence[
         by_pair.setdefault(cell.pair, []).append(cell)
     cards = [pair_card(f"pair-{i}", _title(run, pair, group), group) for i, (pair, group) in enumerate(by_pair.items(), 1)]
     groups = [
-        (card, [v for v, c in zip(views, cells, strict=True) if c.pair == pair])
+        (card, [_within(v, card.title) for v, c in zip(views, cells, strict=True) if c.pair == pair])
         for card, pair in zip(cards, by_pair, strict=True)
     ]
     return environment.get_template("report.html.j2").render(
         **_frame(run, cells, cards, folder), groups=groups, glossary=GLOSSARY, impossible=not_possible_rows(cells)
     )
+
+
+def _within(view: CellView, pair_title: str) -> CellView:
+    """Under its pair's heading a cell need not repeat the pair's title."""
+    rest = view.title.removeprefix(pair_title).lstrip(":, ")
+    return replace(view, title=rest[0].upper() + rest[1:]) if rest and rest != view.title else view
 
 
 def _title(run: Mapping[str, Any], pair: str, cells: Sequence[CellResult]) -> str:
@@ -130,14 +137,15 @@ def _title(run: Mapping[str, Any], pair: str, cells: Sequence[CellResult]) -> st
     about = known.get(pair) if isinstance(known, dict) else None
     if isinstance(about, dict) and about.get("title"):
         return str(about["title"])
-    heads = {c.title.partition(": ")[0] for c in cells if ": " in c.title}
-    return heads.pop() if len(heads) == 1 else pair or "unnamed pair"
+    heads = [{c.title[:i] for i in range(len(c.title)) if c.title.startswith(": ", i)} for c in cells]
+    return max(set.intersection(*heads), key=len, default=pair or "unnamed pair")
 
 
 def _frame(run: Mapping[str, Any], cells: Sequence[CellResult], cards: Sequence[PairCard], folder: str) -> dict[str, Any]:
     suite = run.get("suite")
     name = suite.get("name", "") if isinstance(suite, dict) else suite or ""
     provenance = run.get("provenance", run)
+    status = str(run.get("status") or FINISHED)
     return {
         "suite": str(name),
         "headline": headline(cards),
@@ -146,7 +154,7 @@ def _frame(run: Mapping[str, Any], cells: Sequence[CellResult], cards: Sequence[
         "n_events": sum(c.n_events for c in cells if c.kind in ("law", "horizon")),
         "n_cells": len(cells),
         "n_broken": sum(bool(c.error) for c in cells),
-        "unfinished": str(run["status"]) if run.get("status") not in (None, "finished", "complete", "done") else "",
+        "unfinished": {FINISHED: "", RUNNING: "still running"}.get(status, status),
         "seed": provenance.get("seed", ""),
         "finished": str(provenance.get("finished") or provenance.get("started") or ""),
         "command": str(provenance.get("command") or ""),

@@ -35,6 +35,7 @@ _RC: dict[str, Any] = {
     "svg.hashsalt": "tppsd_bench",
     "font.size": 11,
     "text.color": INK,
+    "text.parse_math": False,  # a "$" in somebody's label is a dollar
     "lines.linewidth": 1.6,
     "lines.solid_capstyle": "round",
 }
@@ -78,6 +79,7 @@ class Canvas:
         log_x: bool = False,
         grid: str = "y",
         base: bool = True,
+        y_size: float = 11,
     ) -> Axes:
         """Axes in ``box`` = (left, top, right, bottom) margins in units; labelled ticks, light grid lines, no frame.
 
@@ -93,7 +95,9 @@ class Canvas:
         axes.set_ylim(*y)
         width, height = WIDTH - left - right, h - top - bottom
         for at, name in y_ticks:
-            axes.text(-6 / width, at, name, transform=axes.get_yaxis_transform(), ha="right", va="center", color=MUTED)
+            axes.text(
+                -6 / width, at, name, transform=axes.get_yaxis_transform(), ha="right", va="center", color=MUTED, size=y_size
+            )
         for at, name in x_ticks:
             axes.text(at, -6 / height, name, transform=axes.get_xaxis_transform(), ha="center", va="top", color=MUTED)
         if x_label:
@@ -132,6 +136,7 @@ def _inline(svg: str, label: str, prefix: str) -> str:
     body = _ID.sub(lambda m: f'id="{referenced[m[1]]}"' if m[1] in referenced else "", body)
     body = _TAG.sub(lambda m: _NUMBER.sub(_tenth, m[0]), body)
     body = re.sub(r"\s+", " ", body).replace("> <", "><").replace(" >", ">")
+    body = body.replace(' xmlns="http://www.w3.org/2000/svg" version="1.1"', "")  # inline SVG needs neither
     head = f'<svg class="fig" role="img" aria-label="{html.escape(label, quote=True)}" viewBox="0 0'
     return re.sub(r'<svg .*?viewBox="0 0', lambda _: head, body, count=1)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tppsd_bench import budget
 from tppsd_bench.report import wording
 from tppsd_bench.report.context import Chip, Lead, axis_chip, cell_lead
 from tppsd_bench.report.picture import Picture
@@ -68,14 +69,17 @@ _milliseconds: Callable[[Any], str] = lambda x: f"{wording.number(x)} ms"  # noq
 _nats: Callable[[Any], str] = lambda x: f"{x:.3f}".replace("-", "−")  # noqa: E731
 FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "speedup_cpu": ("Speedup over cached target-only, CPU time", wording.times),
-    "speedup_wall": ("The same in wall time", wording.times),
+    "speedup_wall": ("Speedup in wall time", wording.times),
     "speedup_recompute": ("Speedup over recomputing target-only", wording.times),
     "best_k": ("Best K", wording.number),
     "baseline_ms": ("Cached target-only, per event", _milliseconds),
+    "speculative_ms": ("Speculative, per event", _milliseconds),
     "recompute_ms": ("Recomputing target-only, per event", _milliseconds),
+    "speedup_recompute_wall": ("Speedup over recomputing, wall time", wording.times),
+    "n_pairs": ("Timed pairs", wording.number),
     "aa_ratio": ("A/A: the baseline against itself", wording.number),
     "forwards_per_event": ("Target forwards per event", wording.number),
-    "reference_forwards_per_event": ("The same, target-only", wording.number),
+    "reference_forwards_per_event": ("Target forwards per event, target-only", wording.number),
     "events_per_forward": ("Events per target forward", wording.number),
     "acceptance": ("Verified events accepted", wording.percent),
     "accepted_per_drafted": ("Drafted events accepted", wording.percent),
@@ -87,10 +91,11 @@ FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "lambda_gap": ("Draft's share in the gaps, λ", wording.number),
     "lambda_type": ("Draft's share in the types, λ", wording.number),
     "nll_target": ("Held-out NLL of the target, nats an event", _nats),
-    "nll_draft": ("of the draft", _nats),
-    "nll_target_minus_draft": ("target minus draft", _nats),
-    "nll_true": ("of the true process", _nats),
-    "nll_renewal": ("of an i.i.d. renewal fit", _nats),
+    "nll_draft": ("Held-out NLL of the draft", _nats),
+    "nll_target_minus_draft": ("Target minus draft", _nats),
+    "nll_target_minus_true": ("Target minus true process", _nats),
+    "nll_true": ("Held-out NLL of the true process", _nats),
+    "nll_renewal": ("Held-out NLL of an i.i.d. renewal fit", _nats),
     "lead_share": ("Share of the true process's lead kept", wording.percent),
 }
 _PROVENANCE = {
@@ -122,7 +127,7 @@ def facts(figures: Mapping[str, Any]) -> tuple[Fact, ...]:
             if write is wording.number and ends is not None:
                 out.append(Fact(label, *wording.effect(value, ends)))
             else:
-                shown = write(figures[key] if key == "best_k" else value)
+                shown = write(figures[key] if isinstance(figures[key], int) else value)
                 out.append(Fact(label, shown, "" if ends is None else f"{write(ends[0])} to {write(ends[1])}"))
     return tuple(out)
 
@@ -140,7 +145,7 @@ def evidence_row(evidence: Evidence) -> EvidenceRow:
         margin=wording.number(evidence.margin) if evidence.margin else "",
         hides=wording.number(evidence.min_detectable) if evidence.min_detectable else "",
         p=wording.p_value(evidence.p_value) if evidence.p_value is not None else "",
-        result=passed or ("shown only" if evidence.display else "decides"),
+        result=passed or ("must be small" if evidence.primary else "shown only" if evidence.display else "decides"),
         n=wording.number(evidence.n) if evidence.n else "",
         method="; ".join(note for note in notes if note),
     )
@@ -199,7 +204,9 @@ def _reproduce(cell: CellResult, run: Mapping[str, Any]) -> tuple[Fact, ...]:
 
 
 def cell_view(cell: CellResult, pictures: Sequence[Picture], run: Mapping[str, Any], arrays_note: str = "") -> CellView:
-    said = [v for k in ("pays_sentence", "fit_sentence", "confirmation") if isinstance(v := cell.figures.get(k), str) and v]
+    known = {wording.clause(v.sentence) for v in cell.verdicts}
+    notes = (cell.figures.get(k) for k in ("pays_sentence", "fit_sentence", "confirmation", "note", "source"))
+    said = dict.fromkeys(wording.clause(n[:1].upper() + n[1:]) for n in notes if isinstance(n, str) and n)
     return CellView(
         id=cell.id,
         title=cell.title or cell.id,
@@ -208,7 +215,7 @@ def cell_view(cell: CellResult, pictures: Sequence[Picture], run: Mapping[str, A
         lead=cell_lead(cell),
         chips=tuple(axis_chip(v.axis, [cell]) for v in cell.verdicts) if not cell.error else (),
         error=cell.error,
-        sentences=tuple(map(wording.clause, said)),
+        sentences=tuple(s for s in said if s not in known),
         verdicts=verdict_rows(cell),
         facts=facts(cell.figures),
         pictures=tuple(pictures),
@@ -251,5 +258,6 @@ def not_possible_rows(cells: Sequence[CellResult]) -> tuple[tuple[str, tuple[str
 
 
 def law_level(cells: Sequence[CellResult]) -> str:
-    levels = [v.level for c in cells if (v := c.verdict(Axis.LAW)) and v.level]
-    return wording.p_value(max(levels)) if levels else ""
+    """The run's error level, where it judged a law at all; a verdict's own level is its cell's share of it."""
+    judged = any(v.level for c in cells if (v := c.verdict(Axis.LAW)))
+    return wording.p_value(budget.RUN_LEVEL) if judged else ""

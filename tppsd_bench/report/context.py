@@ -111,7 +111,15 @@ def pair_lead(cells: Sequence[CellResult]) -> Lead:
         return Lead(
             "incomplete", f"{len(leads) - len(finished)} of {len(leads)} law cells broke; no departure found in the rest."
         )
-    return worst
+    return Lead("pass", _clean(law)) if worst.key == "pass" else worst
+
+
+def _clean(cells: Sequence[CellResult]) -> str:
+    """What a PASS rests on, in fewer words than its verdicts, which the cells give in full."""
+    drafts = [d for d in dict.fromkeys(c.draft for c in cells) if d]
+    proposing = f" with the {' and the '.join(drafts)} draft" if drafts else ""
+    judged = " and ".join(f"{n:,}" for n in dict.fromkeys(c.n_events for c in cells) if n)
+    return f"No departure in {judged or 'the'} events{proposing}; every primary effect lies inside its margin."
 
 
 def axis_chip(axis: Axis, cells: Iterable[CellResult]) -> Chip:
@@ -178,7 +186,7 @@ def margin_words(found: tuple[CellResult, Evidence] | None) -> str:
 def hiding_sentence(cells: Sequence[CellResult]) -> str:
     """What the pair's most sensitive law cell would still miss: ``KS up to 0.016, θ 0.033, λ 0.054``."""
     law = [e for c in cells if c.kind in LAW_KINDS for e in c.evidence if e.min_detectable and not wording.stratum(e)]
-    parts = []
+    parts: list[str] = []
     for scale, name in (("KS", "KS"), ("theta", "θ"), ("lambda", "λ")):
         sizes = [e.min_detectable for e in law if wording.unit(e) == scale and e.min_detectable]
         if sizes:
@@ -212,7 +220,7 @@ def pair_card(name: str, title: str, cells: Sequence[CellResult]) -> PairCard:
     recompute, recompute_interval = _with_interval(figures.get("speedup_recompute"))
     pays = figures.get("pays")
     found = leading_effect(cells)
-    notes = [wording.clause(str(s)) for c in cells if (s := c.figures.get("fit_sentence")) and "pointless" in str(s)]
+    notes = [wording.clause(str(s)) for c in cells if (s := c.figures.get("fit_sentence")) and c.figures.get("pointless")]
     notes += [f"Cell {c.id} broke." for c in cells if c.error]
     return PairCard(
         id=name,
@@ -241,7 +249,7 @@ def _pays(figures: dict[str, Any]) -> str:
             return "Pays" + (f", best at K = {best}" if best is not None else "")
         case False:
             return "Does not pay"
-    return str(figures.get("pays_sentence", ""))
+    return "Undecided whether it pays" if figures.get("pays_sentence") else ""
 
 
 def count_word(n: int) -> str:
@@ -256,7 +264,7 @@ def headline(cards: Sequence[PairCard]) -> str:
         return f"{cards[0].title}: {cards[0].lead.word.lower()}."
     total, by_key = len(cards), {k: sum(c.lead.key == k for c in cards) for k in _SEVERITY}
     if by_key["pass"] == total:
-        return f"All {count_word(total)} pairs sample exactly."
+        return f"{'Both' if total == 2 else f'All {count_word(total)}'} pairs sample exactly."
     one, many = 0, 1
     clauses = {
         "fail": ("does not", "do not"),
@@ -279,5 +287,6 @@ def pays_headline(cards: Sequence[PairCard]) -> str:
     paying = sum(c.pays is True for c in timed)
     if len(timed) == 1:
         return "Speculation pays." if paying else "Speculation does not pay."
-    share = "all" if paying == len(timed) else f"{count_word(paying)} of the"
-    return f"Speculation pays for {share} {count_word(len(timed))} timed pairs."
+    if paying == len(timed):
+        return f"Speculation pays for {'both' if paying == 2 else f'all {count_word(paying)}'} timed pairs."
+    return f"Speculation pays for {count_word(paying) if paying else 'none'} of the {count_word(len(timed))} timed pairs."

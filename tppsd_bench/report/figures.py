@@ -35,8 +35,8 @@ RASTER_SEQUENCES, RASTER_EVENTS, MAX_TYPES = 10, 60, 16
 
 def pit_pictures(cell: CellResult, arrays: Arrays, canvas: Canvas) -> list[Picture]:
     """Distance of the PITs from uniform, gaps and types."""
-    gap = _ecdf(cell, arrays, canvas, "u", "gap")
-    return [p for p in (gap, _ecdf(cell, arrays, canvas, "v", "type") if _marked(arrays) else None) if p is not None]
+    drawn = [_ecdf(cell, arrays, canvas, "u", "gap"), _ecdf(cell, arrays, canvas, "v", "type") if _marked(arrays) else None]
+    return [p for p in drawn if p is not None]
 
 
 def arms_pictures(arrays: Arrays, canvas: Canvas) -> list[Picture]:
@@ -92,11 +92,18 @@ def _ecdf(cell: CellResult, arrays: Arrays, canvas: Canvas, name: str, of: str) 
         f"Empirical minus uniform distribution of the {of} PIT over {n:,} events: the curve "
         f"{place}; largest distance {number(distance, 2)}{beside}."
     )
+    if cell.kind == "fit":
+        title, law = (
+            f"{of.capitalize()}s: distance of the model from the data",
+            f"If the model were the law of its data the {of} PITs would be",
+        )
+    else:
+        title, law = f"{of.capitalize()}s: distance from the target's law", f"The {of} PITs of an exact sampler are"
     caption = (
-        f"The {of} PITs of an exact sampler are uniform, and the curve stays in the grey band in 95 of 100 runs. "
+        f"{law} uniform, with the curve in the grey band in 95 of 100 runs. "
         f"Here it {place}; the largest distance is {number(distance, 2)}{beside}."
     )
-    return Picture(f"{of.capitalize()}s: distance from the target's law", caption, canvas.finish(label))
+    return Picture(title, caption, canvas.finish(label))
 
 
 def _marked(arrays: Arrays) -> bool:

@@ -74,10 +74,11 @@ def _time_per_event(cell: CellResult, canvas: Canvas) -> Picture | None:
     speedup = estimate(cell.figures.get("speedup_cpu"))
     if base is None:
         return None
+    speculative = finite(cell.figures.get("speculative_ms")) or (base / speedup[0] if speedup and speedup[0] > 0 else None)
     rows = [
         ("target-only, recomputing", recompute),
         ("target-only, cached", base),
-        ("speculative", base / speedup[0] if speedup and speedup[0] > 0 else None),
+        ("speculative", speculative),
     ]
     known = [(text, ms) for text, ms in rows if ms is not None and ms > 0]
     if not known:
@@ -137,7 +138,7 @@ def _history(arrays: Arrays, canvas: Canvas) -> Picture | None:
 
 def _likelihoods(cell: CellResult, canvas: Canvas) -> Picture | None:
     names = {"nll_true": "true process", "nll_target": "target", "nll_draft": "draft", "nll_renewal": "i.i.d. renewal"}
-    known = [(text, x) for key, text in names.items() if (x := finite(cell.figures.get(key))) is not None]
+    known = [(text, found[0]) for key, text in names.items() if (found := estimate(cell.figures.get(key)))]
     if len(known) < 2:
         return None
     low, high = spread([x for _, x in known], 0.16)

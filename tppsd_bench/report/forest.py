@@ -10,13 +10,14 @@ from matplotlib.axes import Axes
 from tppsd_bench.report.canvas import ACCENT, BAND, FAIL, INK, MUTED, Canvas
 from tppsd_bench.report.picture import Picture, nice_ticks
 from tppsd_bench.report.wording import effect, effect_label, span, stratum, unit, where
-from tppsd_bench.results import CellResult, Evidence
+from tppsd_bench.results import Axis, CellResult, Evidence
 
 ROW, HEAD, FOOT = 17.0, 24.0, 26.0
-LABELS, VALUES = 146.0, 52.0
+LABELS, VALUES = 158.0, 46.0
 STRATA_PER_SCALE = 10
 _SCALES = {
     "theta": "Legendre effects θ (0 = exact)",
+    "length": "|θ|, the four together, freed of noise (0 = exact)",
     "KS": "KS distance (0 = exact)",
     "lambda": "share of the draft's law λ (0 = target, 1 = draft)",
 }
@@ -31,12 +32,17 @@ class _Row:
 
 
 def forest_pictures(cell: CellResult, canvas: Canvas) -> list[Picture]:
-    """The pooled forest, and the strata that deviate most."""
+    """The pooled forest, and the strata that deviate most. The fit of a model has no margins and no forest."""
+    if cell.kind == "fit":
+        return []
     pooled = {s: [_row(e, effect_label(e)) for e in _shown(cell, s) if not stratum(e)] for s in _SCALES}
     strata = {s: [e for e in _shown(cell, s) if stratum(e)] for s in _SCALES}
     total = sum(map(len, strata.values()))
     worst = {
-        s: [_row(e, f"{where(e)} · {_short(e)}") for e in sorted(es, key=_surprise)[:STRATA_PER_SCALE]]
+        s: [
+            _row(e, f"{where(e).replace('previous', 'prev.')} · {_short(e)}")
+            for e in sorted(es, key=_surprise)[:STRATA_PER_SCALE]
+        ]
         for s, es in strata.items()
     }
     pictures = [
@@ -51,7 +57,7 @@ def forest_pictures(cell: CellResult, canvas: Canvas) -> list[Picture]:
             worst,
             canvas,
             "Effects by stratum",
-            f"Of {total} strata, those farthest from 0 for their interval. Among so many a few "
+            f"Of {total} strata, those that deviate most. Among so many a few "
             f"intervals miss 0 by chance; the verdict corrects for it.",
         ),
     ]
@@ -59,7 +65,9 @@ def forest_pictures(cell: CellResult, canvas: Canvas) -> list[Picture]:
 
 
 def _shown(cell: CellResult, scale: str) -> list[Evidence]:
-    return [e for e in cell.evidence if unit(e) == scale and e.effect is not None and span(e.interval) is not None]
+    """The effects on the target's law; arms against each other and the mechanism have tables of their own."""
+    law = [e for e in cell.evidence if e.axis is Axis.LAW and not e.name.startswith(("blackbox.", "screen."))]
+    return [e for e in law if unit(e) == scale and e.effect is not None and span(e.interval) is not None]
 
 
 def _row(evidence: Evidence, label: str) -> _Row:
@@ -71,13 +79,14 @@ def _row(evidence: Evidence, label: str) -> _Row:
 
 def _short(evidence: Evidence) -> str:
     label = effect_label(evidence).replace(" PIT", "").replace(" KS distance", "")
-    return label[: label.index("θ") + 2] if "θ" in label else label
+    return label[: label.index("θ") + 2] if unit(evidence) == "theta" else label
 
 
-def _surprise(evidence: Evidence) -> float:
-    """Ascending order puts the effects first that lie most interval half-widths from 0."""
+def _surprise(evidence: Evidence) -> tuple[float, float]:
+    """Ascending order puts the smallest p first, then what lies most interval half-widths from 0."""
     row = _row(evidence, "")
-    return -abs(row.effect) / max((row.ends[1] - row.ends[0]) / 2, 1e-300)
+    far = abs(row.effect) / max((row.ends[1] - row.ends[0]) / 2, 1e-300)
+    return (evidence.p_value if evidence.p_value is not None else 1.0, -far)
 
 
 def _forest(panels: dict[str, list[_Row]], canvas: Canvas, title: str, caption: str) -> Picture | None:
@@ -107,7 +116,7 @@ def _signed(rows: Sequence[_Row]) -> bool:
 
 def _panel(canvas: Canvas, scale: str, rows: list[_Row], top: float, below: float) -> None:
     margins = [r.margin for r in rows if r.margin]
-    signed = _signed(rows) or scale != "KS"
+    signed = _signed(rows) or scale not in ("KS", "length")
     reach = 1.08 * max([*(abs(v) for r in rows for v in (*r.ends, r.effect)), *margins, 1e-12])
     low = -reach if scale == "theta" else min(0.0, 1.08 * min(min(r.ends[0], r.effect) for r in rows))
     at = [float(len(rows) - 1 - i) for i in range(len(rows))]
@@ -115,9 +124,10 @@ def _panel(canvas: Canvas, scale: str, rows: list[_Row], top: float, below: floa
         (LABELS, top + HEAD, VALUES, below + FOOT),
         x=(low, reach),
         y=(-0.6, len(rows) - 0.4),
-        x_ticks=nice_ticks(low, reach, 3),
+        x_ticks=nice_ticks(low, reach, 4),
         y_ticks=[(y, r.label) for y, r in zip(at, rows, strict=True)],
         grid="",
+        y_size=10,
     )
     axes.axvline(0, color=MUTED, linewidth=0.8)
     _head(axes, _SCALES[scale])

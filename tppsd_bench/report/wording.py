@@ -132,36 +132,44 @@ def estimate(figure: Any) -> tuple[float, tuple[float, float] | None] | None:
 
 
 def unit(evidence: Evidence) -> str:
-    """The scale an effect is measured on: ``theta``, ``KS``, ``lambda`` or "" (its own)."""
+    """The scale an effect is measured on: ``theta``, ``length`` (of the four θ), ``KS``, ``lambda`` or "" (its own)."""
     name = evidence.effect_name.lower()
-    starts = {"theta": ("theta", "θ"), "KS": ("ks", "kolmogorov"), "lambda": ("lambda", "λ")}
+    starts = {"theta": ("theta", "θ"), "length": ("length of (theta",), "KS": ("ks", "kolmogorov"), "lambda": ("lambda", "λ")}
     return next((key for key, words in starts.items() if name.startswith(words)), "")
 
 
 def effect_label(evidence: Evidence) -> str:
-    """``gap PIT θ₁ (location)``, ``leak of the draft λ, type``."""
+    """``gap PIT θ₁ location``, ``λ of the types``, ``acceptance identity, gap``."""
     family, *rest = evidence.name.split(".")
-    words = _FAMILIES.get(family, family.replace("_", " "))
-    match unit(evidence):
+    if family == "strata" and rest:
+        family, *rest = rest
+    scale = unit(evidence)
+    if scale == "lambda":
+        component = next((c for c in ("gap", "type", "event") if c in rest), "")
+        return f"λ of the {component}s" if component else "λ"
+    of_scale = {"theta": "theta", "length": "neyman", "KS": "ks"}.get(scale, "\0")
+    parts = " ".join(r for r in rest if not r.startswith(of_scale)).replace("_", " ")
+    words = ", ".join(w for w in (_FAMILIES.get(family, family.replace("_", " ")), parts) if w)
+    match scale:
         case "theta":
             order = "".join(c for c in evidence.effect_name[:9] if c.isdigit())[:1]
-            shape = f" {_LEGENDRE[order]}" if order in _LEGENDRE else ""
-            return f"{words} θ{order.translate(_SUBSCRIPT)}{shape}"
-        case "KS" if rest == ["ks"]:
+            return f"{words} θ{order.translate(_SUBSCRIPT)} {_LEGENDRE.get(order, '')}".rstrip()
+        case "length":
+            return f"{words} |θ|"
+        case "KS" if not parts:
             return f"{words} KS distance"
-        case "lambda":
-            component = next((c for c in ("gap", "type", "event") if c in rest), "")
-            return f"λ of the {component}s" if component else "λ"
-    return f"{words} {' '.join(rest)}".strip().replace("_", " ")
+    return words
 
 
 def stratum(evidence: Evidence) -> dict[str, str]:
-    """Where the evidence localises inside its cell; empty for pooled evidence."""
-    return {k: v for k, v in evidence.where.items() if k != "cell"}
+    """The predictable stratum the evidence belongs to; empty for pooled evidence and for what only says where it peaks."""
+    peaks = evidence.name.startswith(("blackbox.", "screen."))
+    return {} if peaks else {k: v for k, v in evidence.where.items() if k != "cell"}
 
 
 def where(evidence: Evidence) -> str:
-    return ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in stratum(evidence).items())
+    """Stratum or peak in words; every cell knows its own name."""
+    return ", ".join(f"{k.replace('_', ' ')} {v.replace('_', ' ')}" for k, v in evidence.where.items() if k != "cell")
 
 
 def clause(sentence: str) -> str:

@@ -96,7 +96,9 @@ class TwoSample:
 
     def of(self, label: str) -> Confirmation:
         """A joint rejection is laid to the cells of the deciding round whose own adjusted p-values are part of it."""
-        if self.decision.outcome is not Outcome.FAIL or (label in self.last and _own_p(label, self.evidence[label]) <= ATTRIBUTION):
+        if self.decision.outcome is not Outcome.FAIL or (
+            label in self.last and _own_p(label, self.evidence[label]) <= ATTRIBUTION
+        ):
             return self.decision
         q = _own_p(label, self.evidence[label])
         return replace(self.decision, outcome=Outcome.PASS, q_values=(q,))
@@ -109,7 +111,7 @@ ATTRIBUTION = 0.05
 def _permutation(rounds: Rounds, levels: Levels, labels: list[str], settled: list[str]) -> TwoSample | None:
     """Joint maxT over the cells, confirmed on fresh seeds by those that caused the next round alone.
 
-    Cells that the analytic family has already proven wrong (``settled``) take part in the first round, for the record, not later.
+    Cells that the analytic family has already proven wrong (``settled``) take part in the first round alone.
     """
     if rounds.reference is None or not labels:
         return None
@@ -134,7 +136,9 @@ def _permutation(rounds: Rounds, levels: Levels, labels: list[str], settled: lis
 
 def _own_p(label: str, evidence: tuple[Evidence, ...]) -> float:
     """Smallest adjusted p-value among a cell's own displayed statistics."""
-    return min((e.p_value for e in evidence if e.display and e.p_value is not None and e.where.get("cell") == label), default=1.0)
+    return min(
+        (e.p_value for e in evidence if e.display and e.p_value is not None and e.where.get("cell") == label), default=1.0
+    )
 
 
 def _finding(
@@ -171,12 +175,13 @@ def _finding(
 
 def _if_large_enough(verdict: Verdict, n_events: int, n_sequences: int) -> Verdict:
     """Margins grow as samples shrink, so that a handful of events would pass anything: below a floor there is no PASS."""
-    if verdict.outcome is not Outcome.PASS or (n_events >= LEAST_EVENTS and n_sequences >= LEAST_SEQUENCES):
+    enough = n_events >= LEAST_EVENTS and n_sequences >= LEAST_SEQUENCES
+    if enough or verdict.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE):
         return verdict
-    needed = max(LEAST_EVENTS, math.ceil(LEAST_SEQUENCES * n_events / max(n_sequences, 1)))
+    needed = max(LEAST_EVENTS, verdict.needed_n or 0, math.ceil(LEAST_SEQUENCES * n_events / max(n_sequences, 1)))
     sentence = (
-        f"Undecided: {n_events:,} events in {n_sequences} sequences contradict nothing but show too little; at least {needed:,} events "
-        f"in {LEAST_SEQUENCES} sequences are needed."
+        f"Undecided: {n_events:,} events in {n_sequences} sequences contradict nothing but show too little; "
+        f"at least {needed:,} events in {LEAST_SEQUENCES} sequences are needed."
     )
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, sentence=sentence, needed_n=needed)
 
@@ -197,7 +202,7 @@ def _q(rounds: Rounds, label: str, axis: Axis, j: int) -> float:
 
 
 def _guarded(errors: dict[str, str], label: str, action: Callable[[str], object]) -> bool:
-    """Run ``action(label)``; an exception marks the label as broken and is not raised (hanging and memory concern the whole job)."""
+    """Run ``action(label)``; an exception marks the label as broken (hanging and memory concern the whole job)."""
     try:
         action(label)
     except (TimeoutError, MemoryError):

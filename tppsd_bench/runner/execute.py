@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from tppsd_bench.runner.plan import Job, Plan
 from tppsd_bench.runner.worker import CellBroken, initialise, run_job, thread_environment
 
 Say = Callable[[str, float], None]
-HARD_LIMIT_FACTOR = 1.25
-"""A worker that does not answer to its own time limit (stuck outside Python) is killed after this many of them."""
+GRACE_SECONDS = 30.0
+"""A worker that does not answer to its own time limit (stuck outside Python) is killed this much later."""
 
 
 def default_jobs() -> int:
@@ -29,12 +28,12 @@ def default_jobs() -> int:
     return min(2, os.cpu_count() or 1)
 
 
-def execute(plan: Plan, out: Path, *, jobs: int, resume: bool, device: str, say: Say, report: bool = True) -> tuple[Path, list[CellResult]]:
+def execute(plan: Plan, out: Path, *, jobs: int, resume: bool, say: Say, report: bool = True) -> tuple[Path, list[CellResult]]:
     """Run every cell that is not yet finished; gives the run folder and its cells, in plan order.
 
     KeyboardInterrupt passes through after the workers have ended; finished cells stay and ``resume`` goes on with the rest.
     """
-    folder = store.RunFolder.open(out, _run_record(plan, jobs, device), resume=resume)
+    folder = store.RunFolder.open(out, _run_record(plan, jobs), resume=resume)
     try:
         done = folder.finished_cells()
         todo = [job.without(done) for job in plan.jobs if not all(cell.id in done for cell in job.cells)]
@@ -49,13 +48,14 @@ def execute(plan: Plan, out: Path, *, jobs: int, resume: bool, device: str, say:
         folder.close()
 
 
-def _run_record(plan: Plan, jobs: int, device: str) -> dict[str, Any]:
+def _run_record(plan: Plan, jobs: int) -> dict[str, Any]:
     return {
         "suite": plan.suite.model_dump(mode="json"),
         "pairs": {job.pair: {"source": job.source} for job in plan.jobs},
         "digest": plan.digest,
+        "round_seconds": plan.round_seconds,
         "status": store.RUNNING,
-        "provenance": provenance.collect(plan.seed, jobs, device),
+        "provenance": provenance.collect(plan.seed, jobs, plan.device),
     }
 
 
@@ -89,10 +89,12 @@ class _Execution:
         with thread_environment():
             suspects = self._pool(together, self.processes)
             suspects += self._pool(alone, 1)
-            # A process died with several jobs in flight: each suspect runs alone, cell by cell, and whoever kills again is guilty.
+            # A process died with several jobs in flight: each suspect runs alone, cell by cell.
             for job in [part for suspect in suspects for part in suspect.split()]:
                 if self._pool([job], 1):
-                    self._broken(job, f"The process that ran this cell died or hung without a word (twice); limit {job.timeout:g} s.")
+                    self._broken(
+                        job, f"The process that ran this cell died or hung without a word (twice); limit {job.timeout:g} s."
+                    )
 
     def _in_process(self, job: Job) -> None:
         self._tell(f"{job.kind} {job.pair}")
@@ -103,7 +105,7 @@ class _Execution:
         self._advance(job)
 
     def _pool(self, jobs: list[Job], processes: int) -> list[Job]:
-        """Run jobs in a pool of fresh processes; gives those that were in flight when a process died, after running the rest."""
+        """Run jobs in a pool of fresh processes; gives those in flight when one died, after running the rest."""
         suspects: list[Job] = []
         waiting = list(jobs)
         while waiting:
@@ -134,7 +136,7 @@ class _Execution:
                     dead.append(job)
             if dead:
                 return waiting, dead + [job for job, _ in flying.values()]
-            if any(time.monotonic() - since > HARD_LIMIT_FACTOR * job.timeout + 30 for job, since in flying.values()):
+            if any(time.monotonic() - since > job.timeout + GRACE_SECONDS for job, since in flying.values()):
                 _end_workers()
         return waiting, []
 
@@ -162,13 +164,10 @@ class _Execution:
         finished = {i for i, c in store.read_cells(self.folder).items() if not c.error}
         for cell in job.cells:
             if cell.id not in finished:
-                result = CellResult(cell.id, cell.kind, cell.pair, cell.draft, f"{cell.pair}: {cell.kind}", k=cell.k, seed=job.seed, error=error)
+                result = CellResult(
+                    cell.id, cell.kind, cell.pair, cell.draft, f"{cell.pair}: {cell.kind}", k=cell.k, seed=job.seed, error=error
+                )
                 store.write_cell(self.folder, result, {})
-
-
-def with_round_seconds(plan: Plan, seconds: float | None) -> Plan:
-    """The same plan whose confirmation rounds may take at most ``seconds`` each."""
-    return replace(plan, jobs=tuple(replace(job, round_seconds=seconds) for job in plan.jobs))
 
 
 @contextlib.contextmanager

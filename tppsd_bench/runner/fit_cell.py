@@ -26,7 +26,9 @@ def run_fit_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArray
     """One cell: against the true process where there is one, else what the card says of the held-out data."""
     cell = job.cells[0]
     if pair.process is None:
-        return [(CellResult(cell.id, "fit", job.pair, "", f"{pair.title}: fit", seed=job.seed, figures=_from_card(pair.card)), {})]
+        return [
+            (CellResult(cell.id, "fit", job.pair, "", f"{pair.title}: fit", seed=job.seed, figures=_from_card(pair.card)), {})
+        ]
     key = StreamKey(seed=job.seed, suite=job.suite, cell=cell.id)
     n = max(20, math.ceil(job.sections.fit.n_events / job.length))
     stop = Stop(n_events=job.length)
@@ -37,7 +39,8 @@ def run_fit_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArray
     evidence = [time_rescaling(held_out, scores, key.replace(purpose="pit").generator())]
     result = CellResult(
         cell.id, "fit", job.pair, "", f"{pair.title}: fit to the true process", seed=job.seed, n_sequences=n,
-        n_events=held_out.n_events, evidence=tuple(evidence), figures=figures, arrays=("u",), stop={"n_events": float(job.length)},
+        n_events=held_out.n_events, evidence=tuple(evidence), figures=figures, arrays=("u",),
+        stop={"n_events": float(job.length)},
     )  # fmt: skip
     return [(result, {"u": scores.cdf})]
 
@@ -45,8 +48,8 @@ def run_fit_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArray
 def likelihoods(pair: Any, held_out: EventBatch, train: EventBatch, scores: Scores) -> dict[str, Any]:
     """Nats per event of target, draft, true process and an i.i.d. renewal fit, on the same held-out sequences.
 
-    ``lead_share`` is (renewal - target) / (renewal - true): the share of the true process's lead over an i.i.d. renewal fit that
-    the target keeps; left out for a process without memory.
+    ``lead_share`` is (renewal - target) / (renewal - true): the share of the true process's lead over an i.i.d. renewal
+    fit that the target keeps; left out for a process without memory.
     """
     from tppsd_bench.simulate import renewal_baseline
 
@@ -68,7 +71,7 @@ def likelihoods(pair: Any, held_out: EventBatch, train: EventBatch, scores: Scor
 def time_rescaling(batch: EventBatch, scores: Scores, rng: np.random.Generator) -> Evidence:
     """Kolmogorov distance between the PITs of true events under the model and U(0, 1): the model's error, not the sampler's.
 
-    With sequences of fixed length n values are independent only under the model itself, so no verdict hangs on it (Brown et al. 2002).
+    With sequences of fixed length n values are independent only under the model itself, so no verdict hangs on it.
     """
     from scipy.stats import kstwo
 
@@ -112,5 +115,6 @@ def _sentences(figures: dict[str, Any], advantage_high: float | None) -> dict[st
     if "lead_share" in figures:
         return {"fit_sentence": f"The target keeps {figures['lead_share']:.0%} of the true process's lead over a renewal fit."}
     if "nll_true" in figures:
-        return {"fit_sentence": f"The target is within {figures['nll_target'] - figures['nll_true']:.3f} nats an event of the true process."}
+        loss = figures["nll_target"] - figures["nll_true"]
+        return {"fit_sentence": f"The target loses {loss:.3f} nats an event to the true process."}
     return {}

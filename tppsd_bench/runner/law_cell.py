@@ -31,7 +31,9 @@ def run_law_job(job: Job, pair: Any) -> list[Output]:
     design = _design(job)
     rule, batch = job.sections.law.rule, job.sections.law.batch_size
     subjects = {
-        label_of(cell): Subject(pair.sampler("speculative", draft=cell.draft, k=cell.k, rule=rule, batch_size=batch), pair.drafts[cell.draft])
+        label_of(cell): Subject(
+            pair.sampler("speculative", draft=cell.draft, k=cell.k, rule=rule, batch_size=batch), pair.drafts[cell.draft]
+        )
         for cell in job.cells
     }
     rounds = Rounds(pair.target, subjects, pair.sampler("target_only", batch_size=batch), design)
@@ -63,7 +65,8 @@ def _output(job: Job, cell: CellSpec, pair: Any, rounds: Rounds, finding: Findin
     stop = {k: float(v) for k, v in dataclasses.asdict(rounds.design.stop).items() if v is not None}
     of_k = f", K = {cell.k}"
     base = CellResult(
-        cell.id, cell.kind, job.pair, cell.draft, f"{pair.title}: {cell.draft} draft{of_k}", f"speculative ({job.sections.law.rule})",
+        cell.id, cell.kind, job.pair, cell.draft, f"{pair.title}: {cell.draft} draft{of_k}",
+        f"speculative ({job.sections.law.rule})",
         cell.k, stop, job.seed, seconds=seconds, error=finding.error, verdicts=finding.verdicts, evidence=finding.evidence,
         not_possible=finding.not_possible,
     )  # fmt: skip
@@ -74,7 +77,8 @@ def _output(job: Job, cell: CellSpec, pair: Any, rounds: Rounds, finding: Findin
     screen = screened(rounds.pilot(label).events, rounds.pilot(REFERENCE).events)
     verdicts = (*finding.verdicts, efficiency(run, reference.run.counts if reference else None))
     filled = dataclasses.replace(
-        base, n_sequences=len(run.events), n_events=run.events.n_events, verdicts=verdicts, evidence=(*finding.evidence, screen),
+        base, n_sequences=len(run.events), n_events=run.events.n_events, verdicts=verdicts,
+        evidence=(*finding.evidence, screen),
         counts=dataclasses.asdict(run.counts), reference_counts=dataclasses.asdict(reference.run.counts) if reference else {},
         figures=_figures(run, reference, finding),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from tppsd_bench.errors import InputError
 from tppsd_bench.suite import Sections, Suite, nearest
 
 TYPICAL_TESTS = 200
-"""About the size M of a cell's analytic family: what is detectable hardly depends on it. The exact M comes from the cell's design."""
+"""About the size M of a cell's analytic family: what is detectable hardly depends on it; the exact M is the design's."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,9 @@ class Job:
 class Plan:
     suite: Suite
     seed: int
+    device: str
     jobs: tuple[Job, ...]
+    round_seconds: float | None = None
 
     @property
     def cells(self) -> tuple[CellSpec, ...]:
@@ -98,21 +100,30 @@ class Plan:
         return hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
-def make_plan(suite: Suite, *, pairs: Sequence[str] = (), seed: int | None = None, device: str = "cpu") -> Plan:
+def make_plan(
+    suite: Suite,
+    *,
+    pairs: Sequence[str] = (),
+    seed: int | None = None,
+    device: str = "cpu",
+    round_seconds: float | None = None,
+) -> Plan:
     """The jobs of a suite, in the order of the report. ``pairs`` (names or folders) replaces the suite's own list."""
     module = loader_module(suite.loader)
     wanted = [_resolve(p, module) for p in (pairs or suite.pairs)]
     labels = [label for label, _ in wanted]
     if len(set(labels)) < len(labels):
-        raise InputError(f"The pairs {', '.join(s for _, s in wanted)} do not have distinct names; each is one row, name it once.")
+        raise InputError(
+            f"The pairs {', '.join(s for _, s in wanted)} do not have distinct names; each is one row, name it once."
+        )
     sections = {label: suite.sections(label) for label in labels}
     levels = _levels(list(sections.values()))
     chosen = suite.seed if seed is None else seed
     jobs: list[Job] = []
     for label, source in wanted:
         base = _job(label, source, sections[label], _card(module, source), suite, chosen, device, levels)
-        jobs.extend(_jobs_of_pair(base))
-    return Plan(suite, chosen, tuple(jobs))
+        jobs.extend(_jobs_of_pair(replace(base, round_seconds=round_seconds)))
+    return Plan(suite, chosen, device, tuple(jobs), round_seconds)
 
 
 def loader_module(loader: str) -> ModuleType:
@@ -141,17 +152,21 @@ def detectable(plan: Plan) -> str:
     events = f"{small:,}" if small == large else f"{small:,} to {large:,}"
     level = sized[0][0].levels.analytic
     n_cells = sum(len(j.cells) for j, _ in sized)
-    ks = [min_detectable_ks(n, level) for n in (large, small)]
-    theta = [min_detectable_theta(n, level) for n in (large, small)]
-    span = (lambda v: f"{v[0]:.3f}") if small == large else (lambda v: f"{v[0]:.3f} to {v[1]:.3f}")
+    ks = _span([min_detectable_ks(n, level) for n in (large, small)])
+    theta = _span([min_detectable_theta(n, level) for n in (large, small)])
     return (
-        f"{n_cells} law cells of {events} events each: with power .95 a cell finds a Kolmogorov distance of {span(ks)} or a shift "
-        f"theta of {span(theta)} from the target's law at run level {budget.RUN_LEVEL:.0e}; smaller faults may hide."
+        f"{n_cells} law cells of {events} events each: with power .95 a cell finds a Kolmogorov distance of {ks} "
+        f"or a shift theta of {theta} from the target's law at run level {budget.RUN_LEVEL:.0e}; smaller faults may hide."
     )
 
 
+def _span(effects: Sequence[float]) -> str:
+    low, high = (f"{e:.3f}" for e in effects)
+    return low if low == high else f"{low} to {high}"
+
+
 def min_detectable_ks(n: int, level: float, tests: int = TYPICAL_TESTS) -> float:
-    """Kolmogorov distance that one look at ``n`` events finds with power .95: DKW band plus the sampling error at the supremum."""
+    """Kolmogorov distance that one look at ``n`` events finds with power .95: DKW band plus the error at the supremum."""
     alpha = level / budget.CONFIRMATION_ROUNDS / tests
     return budget.dkw_half_width(n, alpha) + NormalDist().inv_cdf(budget.DETECTION_POWER) * 0.5 / math.sqrt(n)
 
@@ -262,7 +277,9 @@ def _jobs_of_pair(base: Job) -> list[Job]:
     if s.horizon.enabled:
         h = s.horizon
         cells = [CellSpec(f"horizon.{pair}.{d}.k{h.k}", "horizon", pair, d, h.k) for d in h.drafts]
-        jobs.append(replace(base, kind="horizon", cells=tuple(cells), cost=h.n_sequences * base.length / 1000 * (1 + len(cells))))
+        jobs.append(
+            replace(base, kind="horizon", cells=tuple(cells), cost=h.n_sequences * base.length / 1000 * (1 + len(cells)))
+        )
     if s.fit.enabled:
         jobs.append(replace(base, kind="fit", cells=(CellSpec(f"fit.{pair}", "fit", pair, ""),), cost=s.fit.n_events / 8000))
     if s.speed.enabled:

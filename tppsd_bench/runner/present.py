@@ -19,11 +19,42 @@ RUNS = Path("reports") / "runs"
 
 
 def as_text(record: Any) -> str:
-    return json.dumps(to_json(record), indent=1, ensure_ascii=False)
+    return json.dumps(to_json(record), indent=1, ensure_ascii=False, default=str)
+
+
+def planned(
+    suite: str, settings: Sequence[str], pairs: Sequence[str], seed: int | None, device: str, events: int | None,
+    seconds: float | None,
+) -> plan.Plan:  # fmt: skip
+    """The plan that the options of ``run`` describe."""
+    from tppsd_bench.suite import load_suite
+
+    if events is not None and seconds is not None:
+        raise InputError("Give --events or --time-budget, not both: each fixes the size of the run.")
+    loaded = load_suite(suite, settings)
+    if events is not None:
+        loaded = plan.scale_events(loaded, events)
+    if seconds is not None:
+        loaded = plan.scale_to_budget(loaded, seconds)
+    # A confirmation round is four times the first; within a time budget it may take an eighth of it.
+    return plan.make_plan(loaded, pairs=pairs, seed=seed, device=device, round_seconds=None if seconds is None else seconds / 8)
+
+
+def stored_plan(name: Path, suite: str) -> plan.Plan:
+    """The plan of the run in this folder, so that going on with it needs no option repeated."""
+    from tppsd_bench.suite import check_suite
+
+    run = store.read_json(store.locate(name) / "run.json")
+    stored, how = check_suite(run["suite"], f"{name}/run.json"), run["provenance"]
+    if suite not in (stored.name, "calibration") and Path(suite).stem != stored.name:
+        raise InputError(f"{name} is a run of suite {stored.name!r}, not of {suite!r}; leave --suite away to go on with it.")
+    pairs = [p["source"] for p in run["pairs"].values()]
+    return plan.make_plan(stored, pairs=pairs, seed=how["seed"], device=how["device"], round_seconds=run.get("round_seconds"))
 
 
 def default_folder(suite: str, *, resume: bool) -> Path:
     """A new folder named by suite and time, or the newest one of this suite that is not finished."""
+    suite = Path(suite).stem if suite.endswith(".toml") else suite
     if not resume:
         return RUNS / f"{suite}-{datetime.now():%Y%m%d-%H%M%S}"
     candidates = [p for p in RUNS.glob(f"{suite}-*{store.PARTIAL}") if (p / "run.json").is_file()]
@@ -197,10 +228,12 @@ def affordable_events(sampler: Any, stop: Any, seconds: float, seed: int) -> int
     return max(1000, int(0.5 * seconds * drawn / max(took, 1e-6) / 2), 1)
 
 
-def checked_data(file: str, as_json: bool) -> int:
+def checked_data(file: str, as_json: bool, options: dict[str, Any]) -> int:
     """Show the data report; exit 2 where the file is refused."""
-    from tppsd_bench.data import check_data
+    from tppsd_bench.data import check_data, render
 
-    report = check_data(file)
-    click.echo(as_text(report) if as_json else str(report))
-    return int(Exit.PASS if getattr(report, "ok", True) else Exit.USAGE)
+    if "origin" in options and options["origin"].lstrip("+-").replace(".", "", 1).isdigit():
+        options["origin"] = float(options["origin"])
+    report = check_data(file, **options)
+    click.echo(as_text(report) if as_json else render(report))
+    return int(Exit.PASS if report.usable else Exit.USAGE)

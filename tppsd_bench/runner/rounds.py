@@ -8,37 +8,30 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tppsd_bench import budget
 from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import ConditionalTarget, Rule, SampleRequest, SampleRun, SamplerUnderTest, Scores, Stop, Target, Trace
+from tppsd_bench.protocols import (
+    ConditionalTarget,
+    Rule,
+    SampleRequest,
+    SampleRun,
+    SamplerUnderTest,
+    Scores,
+    Stop,
+    Target,
+)
 from tppsd_bench.results import Axis, Evidence
+from tppsd_bench.runner.forecast import Expected, Forecast, expected_strata, frequent
 from tppsd_bench.streams import StreamKey
-
-if TYPE_CHECKING:
-    from tppsd_bench.stats.base import Stratum
 
 Access = Literal["black", "grey", "white"]
 REFERENCE = "reference"
 PROMISE_SEQUENCES = 12
-Expected = dict[str, dict[str, float]]
-LEAST_SHARE = 0.05
-"""A value of K that holds this share of the pilot's events is a stratum; rarer ones are rounds cut short at the stop."""
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What is fixed about an arm before its data: strata, their sizes, the stream's length, the families' sizes."""
-
-    strata: tuple[Stratum, ...]
-    expected: Expected
-    m: int | None
-    law_tests: int
-    mechanism_tests: int
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,10 @@ class Rounds:
         for label in labels:
             mine = self.arm(label, j)
             if mine.scores is not None and reference.scores is not None:
-                sides = sequence_log_likelihood(mine.run.events, mine.scores), sequence_log_likelihood(reference.run.events, reference.scores)
+                sides = (
+                    sequence_log_likelihood(mine.run.events, mine.scores),
+                    sequence_log_likelihood(reference.run.events, reference.scores),
+                )
                 likelihood[label] = sides
         return blackbox_battery(
             cells, self.rng("", "permutation", j), n_permutations=self.design.n_permutations,
@@ -166,8 +162,8 @@ class Rounds:
             growth = max(1, min(growth, affordable))
             if growth < self.design.growth:
                 self.notes[label] = (
-                    f"The confirmation used {growth} times the first round's events instead of {self.design.growth}, for want of time; "
-                    "its error rate is unchanged, its power is less."
+                    f"The confirmation used {growth} times the first round's events instead of {self.design.growth}, "
+                    "for want of time; its error rate is unchanged, its power is less."
                 )
         return self.design.n_sequences * growth
 
@@ -222,9 +218,15 @@ class Rounds:
         if label == REFERENCE:
             return Forecast(strata, expected, m, law_tests, 1)
         subject = self.subjects[label]
-        rule, has_draft, has_laws = subject.sampler.declares.rule, subject.draft is not None, hasattr(self.target, "conditionals")
+        rule, has_draft, has_laws = (
+            subject.sampler.declares.rule,
+            subject.draft is not None,
+            hasattr(self.target, "conditionals"),
+        )
         law_tests += whitebox.family_size(rule, n_types, has_draft, axis=Axis.LAW, has_conditionals=has_laws)
-        return Forecast(strata, expected, m, law_tests, whitebox.family_size(rule, n_types, has_draft, has_conditionals=has_laws))
+        return Forecast(
+            strata, expected, m, law_tests, whitebox.family_size(rule, n_types, has_draft, has_conditionals=has_laws)
+        )
 
     def _whitebox(self, label: str, run: SampleRun, rng: np.random.Generator) -> tuple[list[Evidence], list[str]]:
         subject = self.subjects[label]
@@ -241,30 +243,10 @@ class Rounds:
         """Reproducibility and batch independence, on a few short sequences, where the sampler declares them."""
         from tppsd_bench.stats.whitebox.reproducible import reproducible
 
-        request = SampleRequest(PROMISE_SEQUENCES, self.design.pilot_stop, self._key(label, "promises", 1), device=self.design.device)
+        request = SampleRequest(
+            PROMISE_SEQUENCES, self.design.pilot_stop, self._key(label, "promises", 1), device=self.design.device
+        )
         return reproducible(self.subjects[label].sampler, request, rtol=self.design.batch_rtol)
-
-
-def frequent(k: NDArray[np.int64]) -> tuple[int, ...]:
-    """The values of K that a sampler uses as a policy, not those it is left with at the stop."""
-    values, counts = np.unique(k, return_counts=True)
-    return tuple(int(v) for v, c in zip(values, counts, strict=True) if c >= LEAST_SHARE * len(k))
-
-
-def expected_strata(trace: Trace, n_events: int) -> Expected:
-    """Expected events by position in round, for a run of ``n_events``, from a pilot's full rounds (the last one, K, is the bonus).
-
-    With N events a full round (those that drafted the most, before anything was cut at the stop), position j holds
-    n_events P(N > j) / E[N]: the cut rounds at the ends of sequences are left to the tenth that every stratum keeps back.
-    """
-    k = int(trace.round_drafted.max(initial=0))
-    full = trace.round_drafted == k
-    sizes = trace.round_committed[full] + trace.round_discarded[full]
-    if not len(sizes) or sizes.sum() == 0:
-        return {}
-    rounds = n_events / sizes.mean()
-    labels = [*(str(j) for j in range(k)), "bonus"]
-    return {"position": {label: float(rounds * (sizes > j).mean()) for j, label in enumerate(labels)}}
 
 
 def sequence_log_likelihood(batch: EventBatch, scores: Scores) -> NDArray[np.float64]:
@@ -290,6 +272,10 @@ def check_answer(run: SampleRun, request: SampleRequest, n_types: int) -> None:
     wanted = request.stop.n_events
     if wanted is not None and (events.lengths != wanted).any():
         i = int(np.flatnonzero(events.lengths != wanted)[0])
-        raise InputError(f"The sampler's sequence {i} has {events.lengths[i]} events; the stop rule asked for {wanted} in each.")
+        raise InputError(
+            f"The sampler's sequence {i} has {events.lengths[i]} events; the stop rule asked for {wanted} in each."
+        )
     if wanted is None and events.horizon is None:
-        raise InputError(f"The sampler's events carry no horizon; the stop rule asked for {request.stop.horizon:g}: set EventBatch.horizon.")
+        raise InputError(
+            f"The sampler's events carry no horizon; the stop rule asked for {request.stop.horizon:g}: set EventBatch.horizon."
+        )

@@ -1,4 +1,4 @@
-"""Speed cells: paired times of speculative sampling against two target-only baselines, beside what the throughput law promised."""
+"""Speed cells: paired times of speculative sampling against two target-only baselines, beside the throughput law."""
 
 from __future__ import annotations
 
@@ -38,7 +38,13 @@ def run_speed_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArr
     synchronise = synchroniser(job.device)
     budget = s.budget_seconds and max(0.5, 0.8 * s.budget_seconds)
     timing = paired_timing(
-        sides, baseline=CACHED, rng=rng, pairs=s.pairs, min_seconds=s.min_seconds, synchronise=synchronise, budget_seconds=budget
+        sides,
+        baseline=CACHED,
+        rng=rng,
+        pairs=s.pairs,
+        min_seconds=s.min_seconds,
+        synchronise=synchronise,
+        budget_seconds=budget,
     )
     best = max(s.k, key=lambda k: timing.ratio(_name(k)).median)
     judged, figures = verdict(timing, best)
@@ -55,7 +61,8 @@ def run_speed_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArr
         "log_ratio_wall": np.stack([timing.log_ratio(_name(k), "wall") for k in s.k], axis=1), "predicted": predicted,
     }  # fmt: skip
     result = CellResult(
-        cell.id, "speed", job.pair, "shipped", f"{pair.title}: speed", "speculative", best, {"n_events": float(s.length)}, job.seed,
+        cell.id, "speed", job.pair, "shipped", f"{pair.title}: speed", "speculative", best,
+        {"n_events": float(s.length)}, job.seed,
         n_events=int(timing.events.sum()), verdicts=(judged,), figures={**figures, "timing": timing.to_dict()},
         arrays=tuple(arrays), seconds=time.perf_counter() - started,
     )  # fmt: skip
@@ -71,9 +78,12 @@ def verdict(timing: PairedTiming, best: int) -> tuple[Verdict, dict[str, Any]]:
     )
     pays = None if timing.unsettled(AA_LIMIT) or ratio.lower <= 1 <= ratio.upper else ratio.lower > 1
     if timing.unsettled(AA_LIMIT):
-        sentence = f"The machine is too unsteady to tell: the baseline differs from itself by more than {AA_LIMIT:.0%}; run again alone."
+        sentence = (
+            f"The machine is too unsteady to tell (the baseline differs from itself by over {AA_LIMIT:.0%}); run again alone."
+        )
     else:
-        sentence = {True: "Speculation pays", False: "Speculation does not pay", None: "Whether speculation pays is undecided"}[pays] + f": {said}."
+        answer = {True: "Speculation pays", False: "Speculation does not pay", None: "Whether speculation pays is undecided"}
+        sentence = f"{answer[pays]}: {said}."
     outcome = Outcome.INCONCLUSIVE if pays is None else Outcome.PASS
     return Verdict(Axis.SPEED, outcome, sentence, n=timing.n_pairs), {"pays": pays, "pays_sentence": sentence}
 
@@ -121,14 +131,22 @@ def _figures(timing: PairedTiming, ks: list[int], best: int) -> dict[str, Any]:
 
 
 def _recompute(
-    pair: Any, speculative: SamplerUnderTest, stop: Stop, job: Job, rng: np.random.Generator, synchronise: Callable[[], None] | None
+    pair: Any,
+    speculative: SamplerUnderTest,
+    stop: Stop,
+    job: Job,
+    rng: np.random.Generator,
+    synchronise: Callable[[], None] | None,
 ) -> dict[str, Any]:
     """Few pairs against the baseline that encodes the history anew for every event, as published code does."""
-    sides = {RECOMPUTING: _side(pair.sampler("target_only_recompute"), stop, job.device), "speculative": _side(speculative, stop, job.device)}
-    pairs = max(job.sections.speed.recompute_pairs, 5)
+    sides = {
+        RECOMPUTING: _side(pair.sampler("target_only_recompute"), stop, job.device),
+        "speculative": _side(speculative, stop, job.device),
+    }
+    pairs, seconds = max(job.sections.speed.recompute_pairs, 5), job.sections.speed.budget_seconds
     timing = paired_timing(
         sides, baseline=RECOMPUTING, rng=rng, pairs=pairs, min_pairs=pairs, min_seconds=0.001, coverage=RECOMPUTE_COVERAGE,
-        synchronise=synchronise, budget_seconds=0.2 * job.sections.speed.budget_seconds if job.sections.speed.budget_seconds else None,
+        synchronise=synchronise, budget_seconds=seconds and 0.2 * seconds,
     )  # fmt: skip
     ratio = timing.ratio("speculative")
     return {
@@ -144,12 +162,14 @@ def _predict(
     """(K,) speedups promised by the throughput law from acceptance on other seeds and step costs, and the missed remainder.
 
     Acceptance is measured by position on a pilot; the draft step is timed as draft-only sampling; what a round costs beside its
-    drafts, v(K) + r, is solved from the largest K's time and carried to the others by v(K) = v + slope K through the smallest's.
+    drafts, v(K) + r, is solved from the times of the smallest and the largest K and linear between them.
     """
     s = job.sections.speed
     stop = Stop(n_events=s.length)
     ks = sorted(samplers)
-    pilots = {k: _draw(samplers[k], stop, key.replace(stage="pilot", arm=_name(k)), job.device, PILOT_SEQUENCES, True) for k in ks}
+    pilots = {
+        k: _draw(samplers[k], stop, key.replace(stage="pilot", arm=_name(k)), job.device, PILOT_SEQUENCES, True) for k in ks
+    }
     trace = pilots[ks[-1]].trace
     if trace is None:
         return np.full(len(s.k), np.nan), {}
@@ -162,13 +182,15 @@ def _predict(
     costs = StepCosts(draft, verify)
     predictions = {k: predict(alpha, k, costs, n_events=s.length) for k in ks}
     residual = {
-        str(k): explain(predictions[k], timing.ratio(_name(k)).median, s.length * PILOT_SEQUENCES / max(pilots[k].counts.rounds, 1)).total
+        str(k): explain(
+            predictions[k], timing.ratio(_name(k)).median, s.length * PILOT_SEQUENCES / max(pilots[k].counts.rounds, 1)
+        ).total
         for k in ks
     }
     out = {
         "draft_step": draft, "acceptance_by_position": [float(a) for a in alpha], "prediction_log_residual": residual,
         "prediction": {str(k): p.speedup for k, p in predictions.items()},
-        "events_per_forward": {str(k): s.length * PILOT_SEQUENCES / max(c.counts.target_row_forwards, 1) for k, c in pilots.items()},
+        "events_per_forward": {str(k): c.events.n_events / max(c.counts.target_row_forwards, 1) for k, c in pilots.items()},
     }  # fmt: skip
     return np.array([predictions[k].speedup for k in s.k]), out
 

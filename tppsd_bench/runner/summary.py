@@ -33,7 +33,7 @@ def summarise(cells: Iterable[CellResult]) -> list[PairSummary]:
 
 
 def exit_code(cells: Sequence[CellResult]) -> Exit:
-    """FAIL before BROKEN before invalid evidence (USAGE) before INCONCLUSIVE; a proven fault outranks a cell that is missing."""
+    """FAIL before BROKEN before invalid evidence (USAGE) before INCONCLUSIVE; a proven fault outranks a missing cell."""
     worst = {summary.outcome for summary in summarise(cells)}
     if Outcome.FAIL in worst:
         return Exit.FAIL
@@ -50,7 +50,11 @@ def summarise_pair(pair: str, cells: Sequence[CellResult]) -> PairSummary:
     order = (Outcome.INVALID, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
     outcome = next((o for o in order if o in outcomes), Outcome.NOT_APPLICABLE)
     broken = [c for c in cells if c.error]
-    parts = [_exactness(outcome, [c for c in cells if c.kind in ("law", "horizon") and not c.error]), _speed(cells), _fit(cells)]
+    parts = [
+        _exactness(outcome, [c for c in cells if c.kind in ("law", "horizon") and not c.error]),
+        _speed(cells),
+        _fit(cells),
+    ]
     if broken:
         parts.append(f"{len(broken)} of {len(cells)} cells broke ({broken[0].id}: {broken[0].error})")
     return PairSummary(pair, outcome, len(broken), f"{pair}: " + "; ".join(p for p in parts if p) + ".")
@@ -104,7 +108,8 @@ def _speed(cells: Sequence[CellResult]) -> str:
         return ""
     f = found[0]
     s = f["speedup_cpu"]
-    text = f"{s['value']:.2f}x the speed of cached target-only sampling at K = {f['best_k']} (CPU, {s['low']:.2f} to {s['high']:.2f})"
+    interval = f"(CPU, {s['low']:.2f} to {s['high']:.2f})"
+    text = f"{s['value']:.2f}x the speed of cached target-only sampling at K = {f['best_k']} {interval}"
     if "speedup_recompute" in f:
         text += f", {f['speedup_recompute']['value']:.3g}x the recomputing baseline"
     return text + {True: ", pays", False: ", does not pay", None: ", whether it pays is undecided"}[f.get("pays")]

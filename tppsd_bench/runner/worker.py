@@ -118,7 +118,9 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
         return
 
     def ring(_signal: int, _frame: object) -> None:
-        raise TimeoutError(f"{what} took longer than {seconds:g} s and was stopped; raise cell_timeout in the suite if it is merely slow.")
+        raise TimeoutError(
+            f"{what} took longer than {seconds:g} s and was stopped; raise cell_timeout in the suite if it is merely slow."
+        )
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)

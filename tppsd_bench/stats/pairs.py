@@ -1,8 +1,8 @@
 """Dependence between neighbours: (u_i, u_{i+1}) and (u_i, v_i) on equal cells.
 
 Overlapping pairs (u_i, u_{i+1}) use the *independence* chi-square with 49 degrees of freedom: margins are tested elsewhere, and
-the 63-df Pearson form holds only for disjoint pairs (overlapping cells follow chi2(49) + 2 chi2(7)). Cells with too few expected
-counts are merged: first both axes by halves, by n alone; then rare rows, the past, whose sizes are settled before the columns.
+the 63-df Pearson form holds only for disjoint pairs (overlapping cells follow chi2(49) + 2 chi2(7)). Cells with too few
+expected counts are merged: first both axes by halves, by n alone; then rare rows: the past, settled before the columns.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Conditional probability integral transforms: the stream of (u, v) that is iid U(0, 1)^2 exactly when the law is right.
 
-u_i = F(gap_i | H_i) and v_i = sum_{j<k_i} p(j | H_i[, gap_i]) + xi_i p(k_i | H_i[, gap_i]), xi_i uniform from a stream of its own
-(Rosenblatt 1952; Brown et al. 2002). A fixed horizon censors the last gap: pooling only the gaps that finished inside it rejects
-a *correct* sampler, so the crossing draw is completed at random instead (see ``completed_pit``).
+u_i = F(gap_i | H_i) and v_i = sum_{j<k_i} p(j | H_i[, gap_i]) + xi_i p(k_i | H_i[, gap_i]), xi_i uniform from a stream
+of its own (Rosenblatt 1952; Brown et al. 2002). A fixed horizon censors the last gap: pooling only the gaps that finished
+inside it rejects a *correct* sampler, so the crossing draw is completed at random instead (see ``completed_pit``).
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def whitebox_battery(
     """All white-box evidence that the access allows: axis MECHANISM, and draft_direction on axis LAW.
 
     Args:
-        run: events with their trace.
+        run: events with their trace, drawn from empty histories (a prompt would be part of every context).
         target: ``score`` suffices for the densities of kept proposals; ``conditionals`` opens role laws, support, direction.
         draft: the draft's teacher-forced law, or None.
         rule: the rule the sampler declares. ``other`` and ``target_only`` verify nothing: no evidence.

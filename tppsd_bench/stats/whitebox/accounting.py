@@ -67,7 +67,11 @@ def _last_of_round(c: Contexts) -> Evidence:
 
 
 def _rounds(c: Contexts) -> Evidence:
-    """accepted <= verified <= drafted; generated is accepted or accepted + 1; emitted events match round by round."""
+    """accepted <= verified <= drafted; generated is accepted or accepted + 1; emitted events match round by round.
+
+    Accepted counts verified events, and verification ends at the event that crosses the stop: what a round drew beyond it is
+    generated and discarded without being counted as accepted.
+    """
     t, e = c.trace, c.events
     generated = t.round_committed + t.round_discarded
     extra = generated - t.round_accepted
@@ -77,7 +81,8 @@ def _rounds(c: Contexts) -> Evidence:
     checks = (
         ("accepted more than verified", t.round_accepted > t.round_verified),
         ("verified more than drafted", t.round_verified > t.round_drafted),
-        ("committed plus discarded is not accepted, or accepted plus one", (extra < 0) | (extra > 1)),
+        ("generated is not accepted, or accepted plus one", (extra < 0) | (extra > 1 + t.round_discarded)),
+        ("generated more than drafted plus one", generated > t.round_drafted + 1),
         ("committed is not the number of its events", t.round_committed != emitted),
         (
             "accepted is not the number of its accepted events",
