@@ -51,19 +51,19 @@ class Cache(Protocol):
 class Model(Protocol):
     """History -> law of the next event, incrementally. Also a ``ConditionalTarget``."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     @property
     def n_types(self) -> int: ...
-    def start(self, n: int, capacity: int) -> Cache:
-        """Empty histories of ``n`` sequences; ``capacity`` events are preallocated (more are possible, at a copy)."""
+    def start(self, n: int, capacity: int) -> Any:
+        """A ``Cache`` of ``n`` empty histories, the model's own kind; ``capacity`` events are preallocated (more are possible, at a copy)."""
         ...
 
     def initial(self, n: int) -> Law:
         """The law of the first event, n rows; needs no pass."""
         ...
 
-    def extend(self, cache: Cache, gaps: FloatArray, types: IntArray, counts: IntArray) -> Law:
+    def extend(self, cache: Any, gaps: FloatArray, types: IntArray, counts: IntArray) -> Law:
         """Append ``counts[i]`` events (columns of the (n, m) arrays) to each sequence in one pass.
 
         Returns the n * m laws that follow each new event (row ``i * m + j``); columns at and beyond ``counts[i]`` are padding and

@@ -173,7 +173,8 @@ class NeuralModel(nn.Module):
         inputs = EventInputs(np.cumsum(gaps, axis=1), gaps, torch.from_numpy(types).to(self.device), index)
         x, extra = self.encoder.embed(inputs)
         attend = causal_attend(self.encoder.n_heads, self.encoder.strict, m, self.device)
-        return self.encoder.encode(x, extra, attend, plain_layers(self.encoder))
+        contexts: Tensor = self.encoder.encode(x, extra, attend, plain_layers(self.encoder))
+        return contexts
 
     def conditionals(self, batch: EventBatch) -> LogNormalMixture:
         return self.head.law(self.raw_contexts(batch)[0])

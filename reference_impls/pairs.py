@@ -75,7 +75,7 @@ class Pair:
             return TargetOnly(self.target, recompute=True, batch_size=batch_size)
         if kind == "draft_only":
             return TargetOnly(self.drafts[draft], batch_size=batch_size)
-        rules = {"leviathan_two_step": TwoStep, "leviathan_joint": Joint}
+        rules: dict[str, type[TwoStep | Joint]] = {"leviathan_two_step": TwoStep, "leviathan_joint": Joint}
         if kind != "speculative" or rule not in rules or draft not in self.drafts:
             raise InputError(
                 f"Pair {self.name!r} has no sampler (kind {kind!r}, rule {rule!r}, draft {draft!r}); "

@@ -214,6 +214,6 @@ def release_pair(name: str) -> Pair:
         )
     target, draft = (load_release(files[n], CONSTANTS[dataset]) for n in (max(files), min(files)))
     title = f"Public release, {encoder.upper()} on {dataset}"
-    card = {"name": f"release-{encoder}-{dataset}", "title": title, "n_types": target.n_types, "train_median_events": 160,
+    card: dict[str, Any] = {"name": f"release-{encoder}-{dataset}", "title": title, "n_types": target.n_types, "train_median_events": 160,
             "data": {"name": f"public release, {dataset}"}, "nll": {}, "process": None}  # fmt: skip
     return Pair(card["name"], title, target, {"shipped": draft, "stress": StressDraft(draft)}, card)

@@ -7,11 +7,12 @@ law is also checked with a proposal whose log-gap locations are shifted and scal
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reference_impls.base import Cache, Model, scores_from_conditionals
+from reference_impls.base import Law, Model, scores_from_conditionals
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
 from reference_impls.heads.types import TypesTempered
 from tppsd_bench.events import EventBatch
@@ -39,27 +40,29 @@ class StressDraft:
     def n_types(self) -> int:
         return self.base.n_types
 
-    def _poor(self, law: LogNormalMixture) -> LogNormalMixture:
+    def _poor(self, law: Law) -> LogNormalMixture:
+        if not isinstance(law, LogNormalMixture):
+            raise TypeError(f"{self.base.name}: a stress draft is made of log-normal mixtures, not of {type(law).__name__}.")
         types = law.types
         if self.n_types > 1:
             tilt = self.tilt * np.cos(np.pi * np.arange(self.n_types))
             types = TypesTempered(law.types, self.temperature, tilt)
         return replace(law, loc=law.loc + self.shift, log_scale=law.log_scale + np.log(self.widen), types=types)
 
-    def start(self, n: int, capacity: int) -> Cache:
+    def start(self, n: int, capacity: int) -> Any:
         return self.base.start(n, capacity)
 
     def initial(self, n: int) -> LogNormalMixture:
-        return self._poor(self.base.initial(n))  # type: ignore[arg-type]
+        return self._poor(self.base.initial(n))
 
-    def extend(self, cache: Cache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
-        return self._poor(self.base.extend(cache, gaps, types, counts))  # type: ignore[arg-type]
+    def extend(self, cache: Any, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
+        return self._poor(self.base.extend(cache, gaps, types, counts))
 
     def law_after(self, gaps: FloatArray, types: IntArray, lengths: IntArray) -> LogNormalMixture:
-        return self._poor(self.base.law_after(gaps, types, lengths))  # type: ignore[arg-type]
+        return self._poor(self.base.law_after(gaps, types, lengths))
 
     def conditionals(self, batch: EventBatch) -> LogNormalMixture:
-        return self._poor(self.base.conditionals(batch))  # type: ignore[arg-type]
+        return self._poor(self.base.conditionals(batch))
 
     def score(self, batch: EventBatch) -> Scores:
         if batch.horizon is not None:

@@ -68,7 +68,7 @@ class ToyModel:
 
     @property
     def size(self) -> int:
-        return self.type_jump.shape[1]
+        return int(self.type_jump.shape[1])
 
     def start(self, n: int, capacity: int) -> ToyCache:
         return ToyCache(n, capacity, self.size)

@@ -70,7 +70,7 @@ _QUARTER = np.pi / 2
 
 def sinusoid_shifts(d: int) -> FloatArray:
     """(d,) 0 for sines, a quarter turn for cosines."""
-    out: FloatArray = _QUARTER * (np.arange(d) % 2)
+    out: FloatArray = _QUARTER * (np.arange(d) % 2).astype(np.float64)
     return out
 
 
@@ -78,7 +78,8 @@ def interleaved_encoding(times: FloatArray, rates: FloatArray) -> FloatArray:
     """sin of even, cos of odd coordinates of times x rates; phases in float64. (n, m) -> (n, m, d)."""
     phase = times[..., None] * rates
     phase[..., 1::2] += _QUARTER
-    return np.sin(phase, out=phase)
+    np.sin(phase, out=phase)
+    return phase
 
 
 class LayerWeights(nn.Module):
@@ -96,7 +97,7 @@ class LayerWeights(nn.Module):
 
 def plain_layers(encoder: nn.Module) -> list[Weights]:
     """Each layer's weights as they are: for training and teacher forcing."""
-    return [layer.plain() for layer in encoder.layers]  # type: ignore[union-attr, operator]
+    return [layer.plain() for layer in encoder.layers]  # type: ignore[union-attr]
 
 
 def folded_layers(encoder: nn.Module) -> list[Weights]:
@@ -106,14 +107,14 @@ def folded_layers(encoder: nn.Module) -> list[Weights]:
     """
     cached: list[Weights] | None = encoder.__dict__.get("_folded")
     if cached is None:
-        d, width = encoder.d_attention, encoder.d_attention // encoder.n_heads  # type: ignore[operator]
-        factor = math.log2(math.e) / math.sqrt(width)  # type: ignore[arg-type]
+        d = int(encoder.d_attention)  # type: ignore[arg-type]
+        factor = math.log2(math.e) / math.sqrt(d // int(encoder.n_heads))  # type: ignore[arg-type]
         cached = []
         for weights in plain_layers(encoder):
             folded = {name: w.detach().clone() for name, w in weights.items()}
             for name in ("qkv_weight", "qkv_bias"):
                 if name in folded:
-                    folded[name][:d] *= factor  # type: ignore[misc]
+                    folded[name][:d] *= factor
             cached.append(folded)
         if not encoder.training:
             encoder.__dict__["_folded"] = cached
@@ -131,8 +132,8 @@ def causal_attend(n_heads: int, strict: bool, length: int, device: torch.device)
         q, k, v = qkv.chunk(3, dim=-1)
         if strict:
             k, v = F.pad(k, (0, 0, 1, 0)), F.pad(v, (0, 0, 1, 0))
-        heads = [t.view(n, -1, n_heads, d3 // 3 // n_heads).transpose(1, 2) for t in (q, k, v)]
-        out = F.scaled_dot_product_attention(*heads, attn_mask=mask, is_causal=not strict)
+        q, k, v = (t.view(n, -1, n_heads, d3 // 3 // n_heads).transpose(1, 2) for t in (q, k, v))
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not strict)
         return out.transpose(1, 2).reshape(n, m, d3 // 3)
 
     return attend
@@ -210,11 +211,11 @@ class KeyValueCache:
         """One sequence: plain slices; only the last m x m block needs a mask."""
         heads, null, d = self._encoder.n_heads, self._null, self._encoder.d_attention
         begin, end = first + null, first + null + m
-        width, last = d // heads, end - null
+        width, last, layers = d // heads, end - null, self._encoder.n_layers
         store = self.store[:, 0]
         new = store[:, :, begin:end].unbind(0)
-        keys = store[:, :d, :last].unflatten(1, (heads, width)).unbind(0)
-        values = store[:, d:, :last].unflatten(1, (heads, width)).transpose(2, 3).unbind(0)
+        keys = store[:, :d].view(layers, heads, width, -1)[..., :last].unbind(0)
+        values = store[:, d:].view(layers, heads, width, -1)[..., :last].transpose(2, 3).unbind(0)
         # strict: query j sees the columns before its own (begin + j); otherwise its own too
         block = torch.full((m, m), -torch.inf, device=self._device).triu(1 - null)[:, : last - begin] if m > 1 else None
 

@@ -72,7 +72,8 @@ class LeanCache:
             weights = np.exp2(scores - scores.max(axis=-1, keepdims=True))
             out = np.matmul(weights, store[d:, :last].reshape(heads, -1, last).transpose(0, 2, 1))
             out /= weights.sum(axis=-1, keepdims=True)
-            return out.reshape(-1)
+            flat: Vector = out.reshape(-1)
+            return flat
 
         return one_head if heads == 1 else many_heads
 

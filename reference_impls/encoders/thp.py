@@ -64,7 +64,7 @@ class THP(nn.Module):
 
     def embed(self, inputs: EventInputs) -> tuple[Tensor, Tensor]:
         phases = interleaved_encoding(inputs.times / self.time_scale, self._rates)
-        time = torch.from_numpy(phases).to(self.layers[0].out.weight)  # type: ignore[union-attr]
+        time = torch.from_numpy(phases).to(next(self.parameters()))
         x = self.type_embedding(inputs.types) if self.type_embedding is not None else torch.zeros_like(time)
         return x, time
 

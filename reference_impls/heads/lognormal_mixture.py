@@ -53,7 +53,7 @@ class LogNormalMixture:
     @cached_property
     def weight(self) -> FloatArray:
         """Normalised mixture weights (n, C)."""
-        w = np.exp(self.logit - self.logit.max(axis=-1, keepdims=True))
+        w: FloatArray = np.exp(self.logit - self.logit.max(axis=-1, keepdims=True))
         w /= w.sum(axis=-1, keepdims=True)
         return w
 

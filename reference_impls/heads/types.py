@@ -73,7 +73,7 @@ class TypesIndependent:
 
     @property
     def n_types(self) -> int:
-        return self.logits.shape[-1]
+        return int(self.logits.shape[-1])
 
     def take(self, rows: IntArray | slice) -> TypesIndependent:
         return TypesIndependent(self.logits[rows])
@@ -102,7 +102,7 @@ class TypesGivenGap:
 
     @property
     def n_types(self) -> int:
-        return self.out_weight.shape[1]
+        return int(self.out_weight.shape[1])
 
     def take(self, rows: IntArray | slice) -> TypesGivenGap:
         return replace(self, hidden=self.hidden[rows])

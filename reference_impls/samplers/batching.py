@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def join_runs(runs: list[SampleRun]) -> SampleRun:
     if any(run.trace is None for run in runs):
         return SampleRun(events, counts)
     shifts = np.concatenate([[0], np.cumsum([len(run.events) for run in runs])[:-1]])
-    joined = {}
+    joined: dict[str, Any] = {}
     for f in fields(Trace):
         parts = [getattr(run.trace, f.name) for run in runs]
         if any(part is None for part in parts):

@@ -13,7 +13,8 @@ FloatArray = NDArray[np.float64]
 
 
 class KPolicy(Protocol):
-    k_max: int
+    @property
+    def k_max(self) -> int: ...
 
     def start(self, n: int) -> FloatArray:
         """Per-sequence state (n, s)."""
@@ -56,7 +57,8 @@ class AdaptiveK:
 
     def choose(self, state: FloatArray, round_index: IntArray) -> IntArray:
         rate = np.clip(state[:, 0], 0.05, 0.995)
-        return np.clip(np.round(np.log(self.survive) / np.log(rate)), self.k_min, self.k_max).astype(np.int64)
+        k: IntArray = np.clip(np.round(np.log(self.survive) / np.log(rate)), self.k_min, self.k_max).astype(np.int64)
+        return k
 
     def observe(self, state: FloatArray, drafted: IntArray, accepted: IntArray) -> FloatArray:
         tried = np.minimum(accepted + 1, drafted)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class ExactResidual:
             log_ratio = log_ratio + np.take_along_axis(log_qk - log_pk, picked, -1)[..., 0]
         with np.errstate(over="ignore"):
             taken = u[..., 2] < -np.expm1(np.minimum(log_ratio, 0.0))
-        found = taken.any(axis=1)
+        found = np.asarray(taken.any(axis=1))
         first = taken.argmax(axis=1)
         at = np.arange(len(rows))
         out_gap, out_type = gap[at, first], types[at, first]
@@ -144,7 +144,8 @@ def _solve(f: Callable[[float], float], low: float, high: float) -> float:
         return low
     if f(high) <= 0.0:
         return high
-    return float(brentq(f, low, high, xtol=1e-13, rtol=1e-14))
+    root: Any = brentq(f, low, high, xtol=1e-13, rtol=1e-14)  # a tuple only with full_output
+    return float(root)
 
 
 def _roots(p: Law, q: Law, joint: bool, branch: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:

@@ -317,7 +317,8 @@ class Speculative:
     def _q(draft: Draft, at: IntArray, position: IntArray) -> Law:
         """The draft's laws at one position of each named row."""
         rows = [draft.laws[j].take(np.array([i])) for i, j in zip(at, position, strict=True)]
-        return type(rows[0]).concat(rows)
+        joined: Law = type(rows[0]).concat(rows)
+        return joined
 
 
 def _left_align(gaps: FloatArray, types: IntArray, pending: IntArray, m: int) -> tuple[FloatArray, IntArray]:

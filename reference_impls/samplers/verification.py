@@ -33,8 +33,10 @@ class Verification:
 
 
 class VerificationRule(Protocol):
-    rule: Rule
-    joint: bool
+    @property
+    def rule(self) -> Rule: ...
+    @property
+    def joint(self) -> bool: ...
 
     def verify(
         self, p: Conditional, q: Conditional, gaps: FloatArray, types: IntArray, u_gap: FloatArray, u_type: FloatArray

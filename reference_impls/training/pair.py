@@ -174,7 +174,7 @@ def fit_of(path: Path) -> dict[str, Any]:
 
 def by_sequence(batch: EventBatch, values: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Sums of per-event values by sequence (n,)."""
-    return np.bincount(batch.sequence_index, weights=values, minlength=len(batch))
+    return np.bincount(batch.sequence_index, weights=values, minlength=len(batch)).astype(np.float64)
 
 
 def ratio_interval(sums: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> dict[str, float]:

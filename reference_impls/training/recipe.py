@@ -57,7 +57,7 @@ class NetworkRecipe(_Strict):
 
 
 class StressRecipe(_Strict):
-    """The stress draft: the shipped draft's law with locations shifted and scales widened (standardised log gap), types tempered."""
+    """The stress draft: the shipped draft's law, locations shifted and scales widened (standardised log gap), types tempered."""
 
     shift: float = 0.5
     widen: float = 1.3
