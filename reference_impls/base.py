@@ -28,8 +28,11 @@ class Law(Conditional, Protocol):
         """The rows of several laws of one model, one after the other."""
         ...
 
-    def log_gap_bounds(self, epsilon: float) -> FloatArray:
-        """(n, 2) log gaps that leave at most ``epsilon`` of each row's mass below and above; need not be tight."""
+    def log_gap_bumps(self) -> tuple[FloatArray, FloatArray]:
+        """Centres and widths (n, b), in log gap, of the bumps each density is made of: where and how finely to integrate it.
+
+        Beyond 8 widths of every centre there is no mass to speak of; a quarter of a width is a fine step.
+        """
         ...
 
 

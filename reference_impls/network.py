@@ -82,8 +82,14 @@ class NeuralModel(nn.Module):
         return super().load_state_dict(*args, **kwargs)
 
     def _forget_copies(self) -> None:
-        self.encoder.__dict__.pop("_folded", None)
-        self.__dict__.pop("_lean_weights", None)
+        """Numpy copies of weights, wherever they are kept, are of the old weights."""
+        for part, name in (
+            (self, "_lean_weights"),
+            (self.encoder, "_folded"),
+            (self.encoder, "_gap_rates"),
+            (self.head, "_numpy"),
+        ):
+            part.__dict__.pop(name, None)
 
     # -- sampling -----------------------------------------------------------------------------------------------------
     def start(self, n: int, capacity: int) -> KeyValueCache | LeanCache:
@@ -93,7 +99,7 @@ class NeuralModel(nn.Module):
 
     @torch.inference_mode()
     def initial(self, n: int) -> LogNormalMixture:
-        row = self.head(self.initial_context[None]).cpu().numpy()
+        row = self.head.forward(self.initial_context[None]).cpu().numpy()  # not a pass: hooks that count passes stay silent
         return self.head.law(np.repeat(row, n, axis=0))
 
     def extend(self, cache: KeyValueCache | LeanCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
@@ -187,8 +193,21 @@ class NeuralModel(nn.Module):
     # -- training -----------------------------------------------------------------------------------------------------
     def log_likelihood(self, gaps: FloatArray, types: IntArray) -> Tensor:
         """log p(gap, type) of every event of the padded (n, L) arrays (padding must hold positive gaps), differentiable: (n, L)."""
-        n = len(gaps)
-        context = torch.cat([self.initial_context.expand(n, 1, -1), self._contexts(gaps, types)[:, :-1]], dim=1)
-        return self.head.log_likelihood(
-            self.head(context), torch.from_numpy(gaps).to(self.device), torch.from_numpy(types).to(self.device)
-        )
+        raw = self.head(self._all_contexts(gaps, types)[:, :-1])
+        return self._events_log_likelihood(raw, gaps, types)
+
+    def censored_log_likelihood(
+        self, gaps: FloatArray, types: IntArray, lengths: IntArray, waits: FloatArray
+    ) -> tuple[Tensor, Tensor]:
+        """``log_likelihood``, and log P(no event within ``waits`` (n,) after the last of ``lengths`` (n,) events): (n, L), (n,)."""
+        raw = self.head(self._all_contexts(gaps, types))
+        after = raw[torch.arange(len(gaps)), torch.from_numpy(lengths)]
+        survival = self.head.log_survival(after, torch.from_numpy(waits).to(self.device))
+        return self._events_log_likelihood(raw[:, :-1], gaps, types), survival
+
+    def _all_contexts(self, gaps: FloatArray, types: IntArray) -> Tensor:
+        """(n, L + 1, d): what each event and the one after the last are conditioned on."""
+        return torch.cat([self.initial_context.expand(len(gaps), 1, -1), self._contexts(gaps, types)], dim=1)
+
+    def _events_log_likelihood(self, raw: Tensor, gaps: FloatArray, types: IntArray) -> Tensor:
+        return self.head.log_likelihood(raw, torch.from_numpy(gaps).to(self.device), torch.from_numpy(types).to(self.device))

@@ -1,5 +1,7 @@
 """Toy models in closed form, float64 numpy, no torch: marked log-normal mixtures whose parameters follow a short memory.
 
+Every row of a law depends on its own history alone, to the last bit: sequences do not change with the batch they are drawn in.
+
 Memory h (n, S): h' = r h + (1 - r) (features of the standardised log gap) + B_k. Locations, weights and type logits are affine in h. Cheap
 enough for tens of thousands of exact runs, and history-dependent enough that every fault of a real sampler shows.
 """
@@ -19,6 +21,12 @@ from tppsd_bench.protocols import Scores
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+
+def rowwise_product(x: FloatArray, w: FloatArray) -> FloatArray:
+    """x @ w for (..., a) and (a, b); unlike BLAS, a row's last bits do not depend on how many rows there are."""
+    out: FloatArray = (x[..., :, None] * w).sum(axis=-2)
+    return out
 
 
 class ToyCache:
@@ -78,14 +86,15 @@ class ToyModel:
 
     def law(self, h: FloatArray) -> LogNormalMixture:
         """The law given memories (n, S)."""
-        logits = self.logit + h @ self.logit_memory
+        logits = self.logit + rowwise_product(h, self.logit_memory)
+        type_rows = self.type_logit + rowwise_product(h, self.type_memory)
         types: TypeLaw
         if self.gap_types is not None:
-            types = TypesGivenGap(self.type_logit + h @ self.type_memory, *self.gap_types)
+            types = TypesGivenGap(type_rows, *self.gap_types, product=rowwise_product)
         else:
-            types = TypesIndependent(self.type_logit + h @ self.type_memory)
+            types = TypesIndependent(type_rows)
         log_scale = np.broadcast_to(np.log(self.scale), logits.shape)
-        return LogNormalMixture(self.location + h @ self.location_memory, log_scale, logits, types)
+        return LogNormalMixture(self.location + rowwise_product(h, self.location_memory), log_scale, logits, types)
 
     def step(self, h: FloatArray, gaps: FloatArray, types: IntArray) -> FloatArray:
         """The memory after one more event: (n, S), (n,), (n,) -> (n, S)."""
@@ -120,8 +129,7 @@ class ToyModel:
 
     def conditionals(self, batch: EventBatch) -> LogNormalMixture:
         gaps, types = batch.padded()
-        states = self._states(gaps, types)[:, :-1] if batch.n_events else np.zeros((0, 0, self.size))
-        return self.law(states[np.arange(gaps.shape[1]) < batch.lengths[:, None]])
+        return self.law(self._states(gaps, types)[:, :-1][np.arange(gaps.shape[1]) < batch.lengths[:, None]])
 
     def score(self, batch: EventBatch) -> Scores:
         gaps, types = batch.padded()

@@ -6,13 +6,24 @@ import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tppsd_bench import budget
 from tppsd_bench.errors import Exit, InputError
-from tppsd_bench.protocols import ConditionalTarget, Declaration, SampleRequest, SampleRun, SamplerUnderTest, Stop, Target
+from tppsd_bench.protocols import (
+    ConditionalTarget,
+    Declaration,
+    Rule,
+    SampleRequest,
+    SampleRun,
+    SamplerUnderTest,
+    Stop,
+    Target,
+)
 from tppsd_bench.results import CellResult, Evidence, Outcome, Verdict
+from tppsd_bench.runner.answers import ask
 from tppsd_bench.runner.rounds import Access, Design
+from tppsd_bench.runner.worker import describe
 from tppsd_bench.streams import StreamKey
 
 if TYPE_CHECKING:
@@ -111,6 +122,7 @@ def certify(
     stop: Stop | None = None,
     level: float = budget.RUN_LEVEL,
     name: str = "",
+    timeout: float | None = None,
 ) -> Certificate:
     """Does ``sampler`` draw from the law of ``target``?
 
@@ -119,26 +131,34 @@ def certify(
         target: ``score(batch)`` suffices; ``conditionals(batch)`` opens the white-box checks.
         n_events: events of the first round; confirmation rounds on fresh seeds use four times as many.
         access: "black" (sequences against a reference), "grey" (+ target scores), "white" (+ trace); "auto": all there is.
+            What a lower level does not use, such as a trace, is ignored.
         draft: the draft's conditional law, for the deepest checks.
         reference: a sampler known to draw from the target, for two-sample tests; a process that simulates is its own.
         seed: names the streams. stop: default sequences of 100 events (fewer if ``n_events`` is small).
-        level: probability that an exact sampler fails, over all families.
+        level: probability that an exact sampler fails, over all families. name: instead of the declared one.
+        timeout: seconds after which one call of a sampler counts as hanging.
 
-    Raises InputError with one sentence where sampler or target do not keep their contract.
+    Raises InputError with one sentence where sampler or target break, hang or do not keep their contract.
     """
     from tppsd_bench.runner.examine import examine
     from tppsd_bench.runner.rounds import Rounds, Subject
 
     simulates = getattr(target, "simulate", None) is not None
     reference = reference or (ProcessSampler(target) if simulates else None)
-    _check(sampler, target, reference, n_events, access)
-    wanted: Access = "white" if access == "auto" else access
+    if access == "auto":
+        access = "white" if hasattr(target, "score") or reference is None else "black"
+    _check(sampler, target, draft, reference, n_events, access)
     label = name or sampler.declares.name or type(sampler).__name__
-    design = _design(sampler, target, n_events, stop, StreamKey(seed=seed, suite="certify", cell=label), wanted)
-    rounds = Rounds(target, {LABEL: Subject(sampler, draft)}, reference, design)
-    finding = examine(rounds, _levels(level))[LABEL]
+    try:
+        design = _design(sampler, target, n_events, stop, StreamKey(seed=seed, suite="certify", cell=label), access, timeout)
+        rounds = Rounds(target, {LABEL: Subject(sampler, draft)}, reference, design)
+        finding = examine(rounds, _levels(level))[LABEL]
+    except TimeoutError as problem:
+        raise InputError(str(problem)) from problem
     if finding.error:
-        raise InputError(f"The sampler under test broke: {finding.error}")
+        cause = rounds.problems.get(LABEL)
+        said = str(cause) if isinstance(cause, InputError) else f"The sampler under test raised {finding.error}"
+        raise InputError(said) from cause
     n = finding.arm.run.events.n_events if finding.arm else 0
     missing = finding.not_possible + (("two-sample tests: no reference sampler was given",) if reference is None else ())
     cell = CellResult(
@@ -172,12 +192,20 @@ def _plain(stop: Stop) -> dict[str, float]:
     return {k: float(v) for k, v in pairs.items() if v is not None}
 
 
-def _check(sampler: Any, target: Any, reference: Any, n_events: int, access: str) -> None:
-    for what, has, method in (("sampler", sampler, "sample"), ("sampler", sampler, "declares"), ("target", target, "n_types")):
+def _check(sampler: Any, target: Any, draft: Any, reference: Any, n_events: int, access: str) -> None:
+    needed = [("sampler", sampler, "sample"), ("sampler", sampler, "declares"), ("target", target, "n_types")]
+    needed += [("draft", draft, "conditionals")] * (draft is not None)
+    needed += [("reference", reference, "sample")] * (reference is not None)
+    for what, has, method in needed:
         if not hasattr(has, method):
             raise InputError(
                 f"The {what} ({type(has).__name__}) has no {method!r}; see tppsd_bench/protocols.py for what it must offer."
             )
+    rules = get_args(Rule)
+    if getattr(sampler.declares, "rule", None) not in rules:
+        raise InputError(
+            f"The sampler declares {sampler.declares!r}; expected tppsd_bench.Declaration with a rule among {', '.join(rules)}."
+        )
     if access not in ("auto", "black", "grey", "white"):
         raise InputError(f"access is {access!r}; expected auto, black, grey or white.")
     if access == "black" and reference is None:
@@ -191,12 +219,19 @@ def _check(sampler: Any, target: Any, reference: Any, n_events: int, access: str
 
 
 def _design(
-    sampler: SamplerUnderTest, target: Target, n_events: int, stop: Stop | None, key: StreamKey, access: Access
-) -> Design:
+    sampler: SamplerUnderTest, target: Target, n_events: int, stop: Stop | None, key: StreamKey, access: Access,
+    timeout: float | None,
+) -> Design:  # fmt: skip
     if stop is None:
         stop = Stop(n_events=max(1, min(DEFAULT_LENGTH, n_events // 20)))
-    design = Design(stop, 2, key, access)
+    design = Design(stop, 2, key, access, call_seconds=timeout)
     if stop.n_events is not None:
         return replace(design, n_sequences=max(2, math.ceil(n_events / stop.n_events)))
-    pilot = sampler.sample(SampleRequest(40, stop, key.replace(stage="size", arm=LABEL), want_trace=False)).events
+    request = SampleRequest(40, stop, key.replace(stage="size", arm=LABEL), want_trace=False)
+    try:
+        pilot = ask(sampler, request, target.n_types, seconds=timeout).events
+    except (InputError, TimeoutError, MemoryError):
+        raise
+    except Exception as problem:
+        raise InputError(f"The sampler under test raised {describe(problem)}") from problem
     return replace(design, n_sequences=max(20, math.ceil(n_events * len(pilot) / max(pilot.n_events, 1))), pilot_sequences=60)

@@ -141,6 +141,28 @@ def report(folder: Path) -> None:
     click.echo(build_report(store.locate(folder)))
 
 
+READING = (
+    click.option("--format", help="Format, where it is not recognised by itself (e.g. easytpp for a folder of pickles)."),
+    click.option("--split", help="One split of a file or folder that has several."),
+    click.option("--time-column", help="Which of several time columns counts."),
+    click.option("--sequence-column", help="Column that names the sequence (tables)."),
+    click.option("--type-column", multiple=True, help="Column of the type (tables); several are crossed."),
+    click.option("--origin", help="Start of the clock: start, first_event or a number.  [default: auto]"),
+    click.option("--horizon", type=float, help="End of observation."),
+    click.option("--ties", help="What to do with equal times: refuse, drop or jitter.  [default: refuse]"),
+    click.option("--first-type", type=int, help="Smallest type id, where ids do not run from 0."),
+    click.option("--n-types", type=click.IntRange(1), help="Number of types, where some do not occur."),
+    click.option("--sort", is_flag=True, default=None, help="Sort unsorted events."),
+)  # fmt: skip
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How to read a file of events; the same for everything that reads one."""
+    for option in reversed(READING):
+        command = option(command)
+    return command
+
+
 @main.command()
 @click.argument("recipe", required=False)
 @click.option("--data", metavar="FILE", help="Event sequences: EasyTPP pickle or JSON lines, csv, parquet, npz, ...")
@@ -148,16 +170,27 @@ def report(folder: Path) -> None:
 @click.option("--seed", type=click.IntRange(0), help="Instead of the recipe's seed.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
 @click.option("--resume", is_flag=True, help="Go on with interrupted training.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="No progress and no notes.")
+@reading_options
 @guarded
 def train(recipe: str | None, data: str | None, out: str | None, seed: int | None, settings: tuple[str, ...], resume: bool,
-          quiet: bool) -> None:  # fmt: skip
-    """Train a pair (target and draft) from a RECIPE, or from your own sequences."""
+          quiet: bool, **reading: Any) -> None:  # fmt: skip
+    """Train a pair (target and draft) from a RECIPE, or from your own sequences.
+
+    The options from --format on say how to read --data, as for 'data check'.
+    """
+    from tppsd_bench.runner import present
     from tppsd_bench.runner.worker import resolve
 
-    folder = resolve(TRAIN)(recipe=recipe, data=data, out=out, resume=resume, seed=seed, set=list(settings), quiet=quiet)
-    if folder is not None:
-        click.echo(f"{folder}\nNow: python -m tppsd_bench run --suite calibration --pair {folder}")
+    try:
+        with present.option_words():
+            folder = resolve(TRAIN)(
+                recipe=recipe, data=data, out=out, resume=resume, seed=seed, set=list(settings), quiet=quiet,
+                read=present.reading(reading), tell=lambda text: None if quiet else click.echo(present.in_options(text), err=True),
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        _end(Exit.BROKEN, "Interrupted; finished epochs are kept. Go on with the same command and --resume.")
+    click.echo(f"{folder}\nNow: python -m tppsd_bench run --suite calibration --pair {folder}")
 
 
 @main.command()
@@ -202,19 +235,12 @@ def data() -> None:
 
 @data.command()
 @click.argument("file")
-@click.option("--format", help="Format, where it is not recognised by itself.")
-@click.option("--split", help="Split of the file.")
-@click.option("--time-column", help="Which of several time columns counts.")
-@click.option("--sequence-column", help="Column that names the sequence (tables).")
-@click.option("--type-column", help="Column of the type (tables).")
-@click.option("--origin", help="Start of the clock: start, first_event or a number.  [default: auto]")
-@click.option("--horizon", type=float, help="End of observation.")
-@click.option("--ties", help="What to do with equal times.  [default: refuse]")
-@click.option("--sort", is_flag=True, default=None, help="Sort unsorted events.")
+@reading_options
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @guarded
-def check(file: str, as_json: bool, **options: Any) -> int:
+def check(file: str, as_json: bool, **reading: Any) -> int:
     """Read FILE as the trainer would and say what is in it, or why it is refused."""
     from tppsd_bench.runner import present
 
-    return present.checked_data(file, as_json, {key: value for key, value in options.items() if value is not None})
+    with present.option_words():
+        return present.checked_data(file, as_json, present.reading(reading))

@@ -196,13 +196,16 @@ class EventBatch:
         out: FloatArray = np.where(self.lengths > 0, self.times[np.maximum(self.offsets[1:] - 1, 0)], 0.0)
         return out
 
+    @cached_property
+    def mask(self) -> NDArray[np.bool_]:
+        """(n, longest) where ``padded`` holds events: ``padded_array[batch.mask]`` is flat again."""
+        return np.asarray(np.arange(int(self.lengths.max(initial=0))) < self.lengths[:, None])
+
     def padded(self, fill_gap: float = 0.0, fill_type: int = 0) -> tuple[FloatArray, IntArray]:
         """Gaps and types as (n, longest)."""
-        width = int(self.lengths.max(initial=0))
-        keep = np.arange(width) < self.lengths[:, None]
-        gaps = np.full((len(self), width), fill_gap)
-        types = np.full((len(self), width), fill_type, dtype=np.int64)
-        gaps[keep], types[keep] = self.gaps, self.types
+        gaps = np.full(self.mask.shape, fill_gap)
+        types = np.full(self.mask.shape, fill_type, dtype=np.int64)
+        gaps[self.mask], types[self.mask] = self.gaps, self.types
         return gaps, types
 
     def locate(self, flat: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ sampler says it did. Shapes: ``n`` sequences, ``N`` events in all (flat, sequenc
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,20 @@ class Scores:
     crossing_cdf: FloatArray | None = None
     """(n,) F(T - t_N | H_{N+1}): probability that the next event came before the horizon. Horizon batches only."""
 
+    @classmethod
+    def from_intensity(cls, intensity: FloatArray, compensator: FloatArray, crossing: FloatArray | None = None) -> Scores:
+        """Scores of a model that states intensities: f = lambda exp(-L), F = 1 - exp(-L), p(k) = lambda_k / lambda.
+
+        Args:
+            intensity: (N, M) lambda_k at each event, given the events before it. compensator: (N,) L, the total intensity's
+                integral over the gap. crossing: (n,) the same from the last event to the horizon, for horizon batches.
+        """
+        total = intensity.sum(axis=1)
+        return cls(
+            log_density=np.log(total) - compensator, cdf=-np.expm1(-compensator), survival=np.exp(-compensator),
+            type_probs=intensity / total[:, None], crossing_cdf=None if crossing is None else -np.expm1(-crossing),
+        )  # fmt: skip
+
 
 @runtime_checkable
 class Target(Protocol):
@@ -116,6 +130,10 @@ class Stop:
             raise ValueError(f"n_events is {self.n_events}; expected at least 1.")
         if self.horizon is not None and not self.horizon > 0:
             raise ValueError(f"horizon is {self.horizon}; expected a positive time.")
+
+    def reached(self, n_events: Any, time: Any) -> Any:
+        """Whether sequences with this many events, the last at this ``time``, have come to their end; elementwise."""
+        return time >= self.horizon if self.n_events is None else n_events >= self.n_events
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,29 @@
-"""A two-type Hawkes process: Ogata's thinning, vectorised over sequences, and the law it claims to follow."""
+"""A two-type Hawkes process: its law, and Ogata's thinning, vectorised over sequences, which claims to draw from it."""
 
 import numpy as np
 
-from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import Declaration, SampleRun, Scores
-from tppsd_bench.streams import UniformStreams
+from tppsd_bench import Declaration, EventBatch, SampleRun, Scores, UniformStreams
 
 BASE, DECAY = np.array([0.4, 0.2]), 1.5
 JUMP = np.array([[0.6, 0.3], [0.2, 0.5]])  # an event of type j raises the intensity of type k by JUMP[j, k]
 
 
-class Target:
-    """The law, by the compensator: log density = log intensity - compensator, CDF = 1 - exp(-compensator)."""
-
+class Hawkes:
     n_types = 2
+    declares = Declaration("target_only", batch_independent=True, reproducible=True, name="Ogata thinning")
 
     def score(self, batch):
+        """The law: the intensity at each event, and the compensator over the gap before it."""
         gaps, types = batch.padded()
-        excitation, mass, rates = np.zeros((len(batch), 2)), np.empty_like(gaps), np.empty((*gaps.shape, 2))
+        excitation, compensator, intensity = np.zeros((len(batch), 2)), np.empty_like(gaps), np.empty((*gaps.shape, 2))
         for i, (gap, kind) in enumerate(zip(gaps.T, types.T, strict=True)):
             faded = excitation * np.exp(-DECAY * gap)[:, None]
-            mass[:, i] = BASE.sum() * gap + (excitation - faded).sum(axis=1) / DECAY
-            rates[:, i] = BASE + faded
-            excitation = faded + JUMP[kind]
-        real = np.arange(gaps.shape[1]) < batch.lengths[:, None]
-        mass, rates, total = mass[real], rates[real], rates[real].sum(axis=1)
-        return Scores(np.log(total) - mass, -np.expm1(-mass), np.exp(-mass), rates / total[:, None])
-
-
-class Sampler:
-    """Candidates at the intensity of the moment, which only falls until the next event; thinned to the true intensity."""
-
-    declares = Declaration(rule="target_only", batch_independent=True, reproducible=True, name="Ogata thinning")
+            mass = BASE.sum() * gap + (excitation - faded).sum(axis=1) / DECAY
+            compensator[:, i], intensity[:, i], excitation = mass, BASE + faded, faded + JUMP[kind]
+        return Scores.from_intensity(intensity[batch.mask], compensator[batch.mask])
 
     def sample(self, request):
+        """Candidates at the intensity of the moment, which only falls until the next event; thinned to the true one."""
         n, limit = request.n_sequences, request.stop.n_events
         uniforms, excitation = UniformStreams(request.key, n, request.first_sequence), np.zeros((n, 2))
         gaps, types, count = np.zeros((n, limit)), np.zeros((n, limit), dtype=np.int64), np.zeros(n, dtype=np.int64)
@@ -48,7 +38,3 @@ class Sampler:
             excitation[row] += JUMP[kind]
             count[row] += 1
         return SampleRun(EventBatch(gaps.ravel(), types.ravel(), count, 2))
-
-
-def make_sampler():
-    return Sampler(), Target()

@@ -6,7 +6,6 @@ Source: Shchur, Bilos, Guennemann (2020), Intensity-free learning of temporal po
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +20,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
-_TINY, _HUGE = np.finfo(np.float64).tiny, np.finfo(np.float64).max
+_TINY, _HUGE = float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max)
+_LOG_HUGE = float(np.log(_HUGE))
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,23 @@ class LogNormalMixture:
     @cached_property
     def weight(self) -> FloatArray:
         """Normalised mixture weights (n, C)."""
-        w: FloatArray = np.exp(self.logit - self.logit.max(axis=-1, keepdims=True))
-        w /= w.sum(axis=-1, keepdims=True)
-        return w
+        _, weight, total = self._softmax
+        out: FloatArray = weight / total
+        return out
+
+    @cached_property
+    def log_peak(self) -> FloatArray:
+        """(n, C) ln(w_j / sigma_j); in log space, for a weight of e^-800 may still be all there is far out."""
+        shifted, _, total = self._softmax
+        out: FloatArray = shifted - (np.log(total) + self.log_scale)
+        return out
+
+    @cached_property
+    def _softmax(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Logits less their maximum, the exponentials of these, and their sums (n, 1)."""
+        shifted = self.logit - self.logit.max(axis=-1, keepdims=True)
+        weight = np.exp(shifted)
+        return shifted, weight, weight.sum(axis=-1, keepdims=True)
 
     def __len__(self) -> int:
         return len(self.loc)
@@ -85,29 +99,27 @@ class LogNormalMixture:
             out: FloatArray = (np.log(gap) - self.log_shift_gap) / self.log_scale_gap
         return out
 
-    def _scaled(self, z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """((z - mu_j) / sigma_j, sigma_j, w_j), broadcast to ``z.shape + (C,)``."""
+    def _scaled(self, z: FloatArray, by: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(z - mu_j) / sigma_j and ``by`` (n, C), broadcast to ``z.shape + (C,)``."""
         at = slice(None) if z.ndim == 1 else (slice(None), None)
-        return (z[..., None] - self.loc[at]) / self.scale[at], self.scale[at], self.weight[at]
+        return (z[..., None] - self.loc[at]) / self.scale[at], by[at]
 
     def log_prob(self, gap: FloatArray) -> FloatArray:
-        z = self.standardise(gap)
-        s, scale, weight = self._scaled(z)
+        s, log_peak = self._scaled(self.standardise(gap), self.log_peak)
         with np.errstate(divide="ignore", invalid="ignore"):
-            exponent = -0.5 * s * s
+            exponent = log_peak - 0.5 * s * s
             top = exponent.max(axis=-1)
-            # one shared maximum keeps the sum in range; components far below it underflow to an honest 0
-            total = (np.exp(exponent - np.where(np.isfinite(top), top, 0.0)[..., None]) * (weight / scale)).sum(axis=-1)
+            total = np.exp(exponent - np.where(np.isfinite(top), top, 0.0)[..., None]).sum(axis=-1)
             out: FloatArray = np.log(total) + top - _LOG_SQRT_2PI - np.log(self.log_scale_gap) - np.log(gap)
         return np.where(gap > 0, out, -np.inf)
 
     def cdf(self, gap: FloatArray) -> FloatArray:
-        s, _, weight = self._scaled(self.standardise(gap))
+        s, weight = self._scaled(self.standardise(gap), self.weight)
         out: FloatArray = (weight * ndtr(s)).sum(axis=-1)
         return np.minimum(out, 1.0)
 
     def sf(self, gap: FloatArray) -> FloatArray:
-        s, _, weight = self._scaled(self.standardise(gap))
+        s, weight = self._scaled(self.standardise(gap), self.weight)
         out: FloatArray = (weight * ndtr(-s)).sum(axis=-1)
         return np.minimum(out, 1.0)
 
@@ -119,7 +131,7 @@ class LogNormalMixture:
         upper = u > 0.5
         for _ in range(64):
             middle = 0.5 * (low + high)
-            s, _, weight = self._scaled(middle)
+            s, weight = self._scaled(middle, self.weight)
             left = (weight * ndtr(s)).sum(axis=-1)
             right = (weight * ndtr(-s)).sum(axis=-1)
             below = np.where(upper, right > 1.0 - u, left < u)
@@ -128,12 +140,9 @@ class LogNormalMixture:
                 break
         return self._gap(0.5 * (low + high))
 
-    def log_gap_bounds(self, epsilon: float) -> FloatArray:
-        """From the components' own quantiles: no mixture quantile lies outside them."""
-        reach = float(ndtri(epsilon)) * self.scale
-        z = np.stack([(self.loc + reach).min(axis=1), (self.loc - reach).max(axis=1)], axis=1)
-        out: FloatArray = self.log_scale_gap * z + self.log_shift_gap
-        return out
+    def log_gap_bumps(self) -> tuple[FloatArray, FloatArray]:
+        """The components' locations and scales, in log gap."""
+        return self.log_scale_gap * self.loc + self.log_shift_gap, self.log_scale_gap * self.scale
 
     def _gap(self, z: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -157,13 +166,16 @@ class LogNormalMixture:
         return self._gap(loc + np.exp(log_scale) * ndtri(u[..., 1]))
 
     def _sample_one(self, u_component: float, u_normal: float) -> FloatArray:
-        """The same draw for a single row, without array overhead: the draft makes K of them a round."""
+        """The same draw for a single row, bit for bit, without array overhead: the draft makes K of them a round.
+
+        ``np.exp``, for ``math.exp`` differs from it in the last bit of one value in twenty.
+        """
         logit = self.logit[0]
         cumulative = np.add.accumulate(np.exp(logit - np.maximum.reduce(logit)))
         pick = min(int(cumulative.searchsorted(u_component * cumulative[-1], side="right")), len(logit) - 1)
-        z = self.loc[0, pick] + math.exp(self.log_scale[0, pick]) * ndtri(u_normal)
+        z = self.loc[0, pick] + np.exp(self.log_scale[0, pick]) * ndtri(u_normal)
         x = self.log_scale_gap * z + self.log_shift_gap
-        return np.array([min(max(math.exp(min(x, 709.0)), _TINY), _HUGE)])
+        return np.array([max(np.exp(x), _TINY) if x < _LOG_HUGE else _HUGE])
 
     def type_log_probs(self, gap: FloatArray) -> FloatArray:
         return self.types.log_probs(self.standardise(gap))

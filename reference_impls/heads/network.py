@@ -65,6 +65,15 @@ class MixtureHead(nn.Module):
             logits = raw[..., 3 * c :]
         return log_f + F.log_softmax(logits, dim=-1).gather(-1, types[..., None]).squeeze(-1)
 
+    def log_survival(self, raw: Tensor, waits: Tensor) -> Tensor:
+        """log P(gap > wait) of each row, differentiable; for training on sequences that are cut at a horizon."""
+        c = self.n_components
+        z = (torch.log(waits) - self.log_mean) / self.log_std
+        log_scale = raw[..., c : 2 * c].clamp(*LOG_SCALE_RANGE)
+        s = (z.to(raw.dtype)[..., None] - raw[..., :c]) * torch.exp(-log_scale)
+        log_weight = F.log_softmax(raw[..., 2 * c : 3 * c], dim=-1)
+        return torch.logsumexp(log_weight + torch.special.log_ndtr(-s), dim=-1)
+
     def law(self, raw: NDArray[np.float32]) -> LogNormalMixture:
         """The law of each raw row (n, P), in float64."""
         c = self.n_components

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -99,6 +99,8 @@ class TypesGivenGap:
     """W, (h, M)."""
     out_bias: FloatArray
     """b, (M,)."""
+    product: Callable[[FloatArray, FloatArray], FloatArray] = np.matmul
+    """(..., a), (a, b) -> (..., b). BLAS is fast, but its last bits depend on the number of rows; toys hand in one whose do not."""
 
     @property
     def n_types(self) -> int:
@@ -113,7 +115,8 @@ class TypesGivenGap:
 
     def log_probs(self, z: FloatArray) -> FloatArray:
         hidden = self.hidden if z.ndim == 1 else self.hidden[:, None, :]
-        logits = np.tanh(hidden + gap_features(z) @ self.gap_weight) @ self.out_weight + self.out_bias
+        inner = np.tanh(hidden + self.product(gap_features(z), self.gap_weight))
+        logits = self.product(inner, self.out_weight) + self.out_bias
         out: FloatArray = log_softmax(logits)
         return out
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from reference_impls.samplers.history import check_number_of_prompts
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import Counts, SampleRequest, SampleRun, Trace
 
@@ -16,6 +17,7 @@ _SEQUENCE_FIELDS = frozenset({"sequence", "round_sequence"})
 
 def run_in_batches(sample: Callable[[SampleRequest], SampleRun], request: SampleRequest, batch_size: int | None) -> SampleRun:
     """Run ``sample`` on consecutive slices of at most ``batch_size`` sequences and join the results."""
+    check_number_of_prompts(request)
     size = batch_size or request.n_sequences
     prompt = request.prompt
     mixed = prompt is not None and len(prompt) > 1 and prompt.lengths.any() and not prompt.lengths.all()

@@ -29,6 +29,7 @@ class Histories:
         width = int(self.prompt_lengths.max(initial=0)) + expected + slack
         self.gaps, self.types = np.zeros((n, width)), np.zeros((n, width), dtype=np.int64)
         if prompts is not None and prompts.n_events:
+            _check_types(prompts, n_types)
             g, k = prompts.padded()
             self.gaps[:, : g.shape[1]], self.types[:, : g.shape[1]] = g, k
         self.lengths = self.prompt_lengths.copy()
@@ -67,7 +68,8 @@ class Histories:
         kept = np.where(self.finished, 0, counts)
         offered = np.arange(m) < kept[:, None]
         if self.stop.horizon is not None:
-            ends = self.elapsed[:, None] + np.cumsum(np.where(offered, gaps, 0.0), axis=1)
+            # onto the elapsed time one by one, as EventBatch sums: which event is the last must not depend on the rounds
+            ends = np.cumsum(np.hstack([self.elapsed[:, None], np.where(offered, gaps, 0.0)]), axis=1)[:, 1:]
             inside = offered & (ends < self.stop.horizon)
             crossed = kept > inside.sum(axis=1)
             kept = inside.sum(axis=1)
@@ -94,17 +96,31 @@ class Histories:
 
 
 def prompts_of(request: SampleRequest) -> EventBatch | None:
-    """The request's prompt, one per sequence; InputError where their number does not fit."""
+    """The request's prompt, one per sequence; None where there is nothing in it."""
     prompt = request.prompt
     if prompt is None or prompt.n_events == 0:
         return None
     if len(prompt) == 1:
         return prompt.select(np.zeros(request.n_sequences, dtype=np.int64))
-    if len(prompt) != request.n_sequences:
-        raise InputError(
-            f"The request has {len(prompt)} prompts for {request.n_sequences} sequences; give one for all, or one each."
-        )
     return prompt
+
+
+def check_number_of_prompts(request: SampleRequest) -> None:
+    """InputError unless there is no prompt, one for all, or one per sequence."""
+    if request.prompt is not None and len(request.prompt) not in (1, request.n_sequences):
+        raise InputError(
+            f"The request has {len(request.prompt)} prompts for {request.n_sequences} sequences; give one for all, or one each."
+        )
+
+
+def _check_types(prompts: EventBatch, n_types: int) -> None:
+    wrong = np.flatnonzero((prompts.types < 0) | (prompts.types >= n_types))
+    if len(wrong):
+        i, j = prompts.locate(int(wrong[0]))
+        raise InputError(
+            f"Prompt of sequence {i}, event {j}: type {prompts.types[wrong[0]]} is none of the model's, 0..{n_types - 1}; "
+            "give histories with the types that the model was trained on."
+        )
 
 
 def assemble(rows: dict[int, tuple[FloatArray, IntArray]], n: int, n_types: int, horizon: float | None) -> EventBatch:

@@ -13,23 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from reference_impls.base import Law
 from reference_impls.heads.lognormal_mixture import sample_types
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 Uniforms = Callable[[IntArray, int], FloatArray]
 """(rows, m) -> (len(rows), m) fresh uniforms of each row's own stream."""
 
 TRIES = 64
 RESOLUTION = 1e-12
-_CELLS = 192
+_REACH = 8.0
+"""Widths beyond a bump's centre at which nothing is left of it."""
+_CELLS_A_WIDTH = 4
+"""Cells of the quadrature in one width of the narrowest bump at hand."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 
 
@@ -79,95 +82,129 @@ class ExactResidual:
         return ResidualDraw(out_gap, out_type, kept, ~found, np.zeros(len(rows), dtype=bool))
 
     def _beyond_tries(
-        self, p: Law, q: Law, rows: IntArray, uniforms: Uniforms, joint: bool, lost: IntArray,
-        gap: FloatArray, types: IntArray,
-    ) -> ResidualDraw:  # fmt: skip
+        self, p: Law, q: Law, rows: IntArray, uniforms: Uniforms, joint: bool, lost: IntArray, gap: FloatArray, types: IntArray
+    ) -> ResidualDraw:
         u = uniforms(rows[lost], 1)[:, 0]
-        kept = np.zeros(len(rows), dtype=bool)
-        for i, row in enumerate(lost):
-            drawn = invert_residual(p.take(np.array([row])), q.take(np.array([row])), float(u[i]), joint)
-            if drawn is None:
-                kept[row] = True
-            else:
-                gap[row], types[row] = drawn
-        switched = np.zeros(len(rows), dtype=bool)
-        switched[lost] = ~kept[lost]
+        kept, switched = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
+        drawn_gap, drawn_type, empty = invert_residual(p.take(lost), q.take(lost), u, joint)
+        gap[lost[~empty]], types[lost[~empty]] = drawn_gap[~empty], drawn_type[~empty]
+        kept[lost], switched[lost] = empty, ~empty
         return ResidualDraw(gap, types, kept, switched, np.zeros(len(rows), dtype=bool))
 
 
 def _differences(p: Law, q: Law, x: FloatArray, joint: bool) -> FloatArray:
-    """(branches, g): density of p minus q per unit of log gap at log gaps ``x`` (g,), p and q of one row."""
-    gap = np.exp(x)[None, :]
-    log_p, log_q = p.log_prob(gap) + x, q.log_prob(gap) + x
-    if not joint:
-        return np.asarray(np.exp(log_p) - np.exp(log_q))
-    each = np.exp(log_p[..., None] + p.type_log_probs(gap)) - np.exp(log_q[..., None] + q.type_log_probs(gap))
-    return np.asarray(each[0].T)
+    """(n, g, branches): density of p minus q per unit of log gap at log gaps ``x`` (n, g), by row."""
+    gap = np.exp(x)
+    log_p, log_q = (p.log_prob(gap) + x)[..., None], (q.log_prob(gap) + x)[..., None]
+    if joint:
+        log_p, log_q = log_p + p.type_log_probs(gap), log_q + q.type_log_probs(gap)
+    out: FloatArray = np.exp(log_p) - np.exp(log_q)
+    return out
 
 
-def invert_residual(p: Law, q: Law, u: float, joint: bool) -> tuple[float, int] | None:
-    """(gap, type) at level ``u`` of the residual's CDF, or None where its mass is below resolution; p and q of one row.
+def invert_residual(p: Law, q: Law, u: FloatArray, joint: bool) -> tuple[FloatArray, IntArray, BoolArray]:
+    """(gap, type, empty) at level ``u`` (n,) of each row's residual CDF; ``empty`` where its mass is below resolution.
 
-    Cells in log gap are split at the sign changes of p - q, masses come from Gauss-Legendre sums, the last step is a bisection.
+    Cells in log gap are split at the sign changes of p - q, their masses are Gauss-Legendre sums, the last step is Newton's.
+    Types are -1 unless ``joint``. A row's draw does not depend on the other rows, to the last bit.
     """
-    both = np.concatenate([p.log_gap_bounds(1e-14), q.log_gap_bounds(1e-14)])
-    edges = np.linspace(both.min(), both.max(), _CELLS + 1)
+    edges = _cell_edges(p, q)
     values = _differences(p, q, edges, joint)
-    branch, cell = np.nonzero(np.sign(values[:, :-1]) * np.sign(values[:, 1:]) < 0)
-    roots = _roots(p, q, joint, branch, edges[cell], edges[cell + 1])
-    lows, highs, branches = [], [], []
-    for b in range(len(values)):
-        points = np.sort(np.concatenate([edges, roots[branch == b]]))
-        lows.append(points[:-1])
-        highs.append(points[1:])
-        branches.append(np.full(len(points) - 1, b))
-    low, high, of = np.concatenate(lows), np.concatenate(highs), np.concatenate(branches)
-    mass = np.maximum(_masses(p, q, joint, of, low, high), 0.0)
-    total = mass.sum()
-    if not total > RESOLUTION:
-        return None
-    cumulative = np.cumsum(mass)
-    pick = int(np.searchsorted(cumulative, u * cumulative[-1], side="right").clip(0, len(mass) - 1))
-    wanted = u * cumulative[-1] - (cumulative[pick - 1] if pick else 0.0)
-    start, at = np.array([low[pick]]), of[pick : pick + 1]
-
-    def missing(x: float) -> float:
-        return float(_masses(p, q, joint, at, start, np.array([x]))[0]) - wanted
-
-    x = _solve(missing, float(low[pick]), float(high[pick]))
-    return float(np.exp(x)), int(of[pick]) if joint else -1
+    row, cell, branch = np.nonzero(np.sign(values[:, :-1]) * np.sign(values[:, 1:]) < 0)
+    roots = _roots(p, q, joint, row, branch, edges[row, cell], edges[row, cell + 1])
+    points = _with_roots(edges, values.shape[2], roots, row, branch)
+    n, branches, width = points.shape
+    low, high = points[..., :-1].reshape(n, -1), points[..., 1:].reshape(n, -1)
+    of = np.broadcast_to(np.repeat(np.arange(branches), width - 1), low.shape)
+    cumulative = np.cumsum(np.maximum(_masses(p, q, joint, of, low, high), 0.0), axis=1)
+    total = cumulative[:, -1]
+    wanted = np.minimum(u * total, np.nextafter(total, 0.0))
+    pick = (cumulative > wanted[:, None]).argmax(axis=1)
+    at = np.arange(n)
+    wanted -= np.where(pick > 0, cumulative[at, pick - 1], 0.0)
+    x = _solve(p, q, joint, of[at, pick], low[at, pick], high[at, pick], wanted)
+    types = of[at, pick] if joint else np.full(n, -1)
+    return np.exp(x), types.astype(np.int64), ~(total > RESOLUTION)
 
 
-def _solve(f: Callable[[float], float], low: float, high: float) -> float:
-    """A root of an increasing function between ``low`` and ``high``, where rounding may leave f without a sign change."""
-    if f(low) >= 0.0:
-        return low
-    if f(high) <= 0.0:
-        return high
-    root: Any = brentq(f, low, high, xtol=1e-13, rtol=1e-14)  # a tuple only with full_output
-    return float(root)
+def _cell_edges(p: Law, q: Law) -> FloatArray:
+    """(n, g) edges of cells in log gap, a quarter as wide as the narrowest bump they touch: it may hold the whole residual.
+
+    Rows that need fewer cells repeat their last edge.
+    """
+    (p_at, p_width), (q_at, q_width) = p.log_gap_bumps(), q.log_gap_bumps()
+    centre, width = np.concatenate([p_at, q_at], axis=1), np.concatenate([p_width, q_width], axis=1)
+    ends = np.sort(np.concatenate([centre - _REACH * width, centre + _REACH * width], axis=1), axis=1)
+    length = np.diff(ends, axis=1)
+    near = np.abs((ends[:, :-1] + 0.5 * length)[..., None] - centre[:, None]) <= _REACH * width[:, None]
+    narrowest = np.where(near, width[:, None], np.inf).min(axis=2)
+    cells = np.cumsum(_CELLS_A_WIDTH * length / narrowest, axis=1)
+    count = np.ceil(cells[:, -1]).astype(np.int64)
+    share = np.minimum(np.arange(count.max() + 1) / count[:, None], 1.0) * cells[:, -1:]
+    return np.stack([np.interp(s, np.append(0.0, c), e) for s, c, e in zip(share, cells, ends, strict=True)])
 
 
-def _roots(p: Law, q: Law, joint: bool, branch: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Sign changes of p - q inside each [low, high], by bisection, all at once."""
+def _with_roots(edges: FloatArray, branches: int, roots: FloatArray, row: IntArray, branch: IntArray) -> FloatArray:
+    """(n, branches, points): every branch's cells, split at its own roots; shorter ones repeat their last edge."""
+    n = len(edges)
+    of = row * branches + branch
+    order = np.argsort(of, kind="stable")
+    count = np.bincount(of, minlength=n * branches)
+    rank = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+    extra = np.repeat(edges[:, -1], branches * count.max()).reshape(n * branches, -1)
+    extra[of[order], rank] = roots[order]
+    return np.sort(np.concatenate([np.repeat(edges, branches, axis=0), extra], axis=1), axis=1).reshape(n, branches, -1)
+
+
+def _solve(p: Law, q: Law, joint: bool, branch: IntArray, start: FloatArray, end: FloatArray, mass: FloatArray) -> FloatArray:
+    """x in [start, end] with ``mass`` of its branch's residual between start and x, one per row: Newton, kept in a bracket."""
+    low, high = start, end
+    x = 0.5 * (low + high)
+    moving = np.ones(len(x), dtype=bool)
+    for _ in range(60):
+        excess = _masses(p, q, joint, branch[:, None], start[:, None], x[:, None])[:, 0] - mass
+        low, high = np.where(excess < 0.0, x, low), np.where(excess < 0.0, high, x)
+        slope = _differences(p, q, x[:, None], joint)[np.arange(len(x)), 0, branch]
+        step = excess / np.where(slope > 0.0, slope, 1.0)
+        inside = (slope > 0.0) & (x - step > low) & (x - step < high)
+        new = np.where(inside, x - step, 0.5 * (low + high))
+        settled = np.abs(new - x) <= 1e-13 * np.maximum(1.0, np.abs(x))
+        x = np.where(moving, new, x)  # rows that have settled stay, whatever the others still need
+        moving &= ~settled
+        if not moving.any():
+            break
+    return x
+
+
+def _roots(p: Law, q: Law, joint: bool, row: IntArray, branch: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Sign changes of p - q inside each [low, high], by false position (Illinois), all at once."""
     if not len(low):
         return low
     at = np.arange(len(low))
-    sign = np.sign(_differences(p, q, low, joint)[branch, at])
-    for _ in range(24):  # an error d of a root costs d^2 of mass, p - q being 0 there
-        middle = 0.5 * (low + high)
-        same = np.sign(_differences(p, q, middle, joint)[branch, at]) == sign
-        low, high = np.where(same, middle, low), np.where(same, high, middle)
-    return 0.5 * (low + high)
+    p_at, q_at = p.take(row), q.take(row)
+
+    def f(x: FloatArray) -> FloatArray:
+        out: FloatArray = _differences(p_at, q_at, x[:, None], joint)[at, 0, branch]
+        return out
+
+    f_low, f_high = f(low), f(high)
+    x = low
+    for _ in range(8):  # an error d of a root costs d^2 of mass, p - q being 0 there
+        x = np.clip((low * f_high - high * f_low) / (f_high - f_low), low, high)
+        f_x = f(x)
+        upper = np.sign(f_x) == np.sign(f_high)  # the root lies below x
+        low, high = np.where(upper, low, x), np.where(upper, x, high)
+        f_low, f_high = np.where(upper, 0.5 * f_low, f_x), np.where(upper, f_x, 0.5 * f_high)
+    return x
 
 
 def _masses(p: Law, q: Law, joint: bool, branch: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Integral of p - q over each interval of its branch."""
+    """Integral of p - q over each of the (n, i) intervals, of the branch named for it."""
     half = 0.5 * (high - low)
-    x = (low + half)[:, None] + half[:, None] * _NODES
-    values = _differences(p, q, x.ravel(), joint)
-    picked = values[np.repeat(branch, len(_NODES)), np.arange(x.size)].reshape(x.shape)
-    out: FloatArray = half * (picked * _WEIGHTS).sum(axis=1)
+    x = (low + half)[..., None] + half[..., None] * _NODES
+    values = _differences(p, q, x.reshape(len(x), -1), joint).reshape(*x.shape, -1)
+    picked = np.take_along_axis(values, branch[..., None, None], axis=-1)[..., 0]
+    out: FloatArray = half * (picked * _WEIGHTS).sum(axis=-1)
     return out
 
 

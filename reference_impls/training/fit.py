@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from reference_impls.network import NeuralModel
+from tppsd_bench.errors import RunBroken
 from tppsd_bench.events import EventBatch
 
 Progress = Callable[[str, float], None]
@@ -63,17 +64,24 @@ def batches(data: EventBatch, size: int, rng: np.random.Generator) -> Iterator[E
 
 
 def sequence_nll(model: NeuralModel, data: EventBatch) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Negative log-likelihood of every event (N,), by the float64 law."""
-    laws = model.conditionals(data)
-    rows = np.arange(data.n_events)
-    out: np.ndarray[Any, np.dtype[np.float64]] = -(laws.log_prob(data.gaps) + laws.type_log_probs(data.gaps)[rows, data.types])
-    return out
+    """Negative log-likelihood of every sequence (n,) in nats, by the float64 law; with a horizon, the wait up to it included."""
+    raw, raw_after = model.raw_contexts(data)
+    laws, rows = model.head.law(raw), np.arange(data.n_events)
+    events = -(laws.log_prob(data.gaps) + laws.type_log_probs(data.gaps)[rows, data.types])
+    total = np.bincount(data.sequence_index, weights=events, minlength=len(data))
+    if data.horizon is not None:
+        after = model.head.law(raw_after).sf(data.horizon - data.end_times)
+        total = total - np.log(np.maximum(after, np.finfo(np.float64).tiny))
+    return total
 
 
 def _loss(model: NeuralModel, part: EventBatch) -> torch.Tensor:
     gaps, types = part.padded(fill_gap=1.0)
     keep = torch.from_numpy(np.arange(gaps.shape[1]) < part.lengths[:, None]).to(model.device)
-    return -(model.log_likelihood(gaps, types) * keep).sum() / int(part.lengths.sum())
+    if part.horizon is None:
+        return -(model.log_likelihood(gaps, types) * keep).sum() / int(part.lengths.sum())
+    events, wait = model.censored_log_likelihood(gaps, types, part.lengths, part.horizon - part.end_times)
+    return -((events * keep).sum() + wait.sum()) / int(part.lengths.sum())
 
 
 def fit(
@@ -109,6 +117,11 @@ def fit(
         if progress is not None:
             said = f"epoch {state['epoch']}: train {train_nll:.4f}, held out {state['history'][-1][2]:.4f} nats/event"
             progress(said, state["epoch"] / plan.epochs)
+    if state["best_weights"] is None:
+        raise RunBroken(
+            f"Training gave no finite held-out likelihood in {state['epoch']} epochs; lower the learning rate "
+            "(--set target.fit.learning_rate=3e-4, or draft.fit), or look for gaps that are extreme with data check."
+        )
     model.load_state_dict(state["best_weights"])
     model.eval()
     return FitResult(state["best_epoch"], state["best"], state["epoch"], state["seconds"], tuple(map(tuple, state["history"])))
@@ -157,7 +170,7 @@ def _validate(model: NeuralModel, validation: EventBatch, train_nll: float, stat
     for weights in filter(None, (now, state["mean"])):
         model.load_state_dict(weights)
         model.eval()
-        nll = float(sequence_nll(model, validation).mean())
+        nll = float(sequence_nll(model, validation).sum() / validation.n_events)
         best_here = min(best_here, nll)
         if nll < state["best"] - 1e-5:
             state.update(best=nll, best_epoch=state["epoch"], best_weights={k: v.clone() for k, v in weights.items()})

@@ -41,6 +41,9 @@ class PairData:
     test: EventBatch
     process: Process | None
     median_events: int
+    median_horizon: float | None = None
+    notes: tuple[str, ...] = ()
+    """What was chosen or changed while the data were read."""
 
 
 def process_data(recipe: Recipe) -> PairData:
@@ -56,41 +59,6 @@ def process_data(recipe: Recipe) -> PairData:
         process=process,
         median_events=spec.n_events,
     )
-
-
-def file_data(recipe: Recipe, path: str) -> PairData:
-    """A user's sequences: the file's own splits where it has them (``read.splits``), else 70 / 15 / 15 by seeded shuffle."""
-    from tppsd_bench.data import read_events
-
-    read = dict(recipe.data.read)
-    splits = read.pop("splits", None)
-    if splits:
-        train, validation, test = (read_events(Path(path) / s if Path(path).is_dir() else path, **read) for s in splits)
-    else:
-        everything = read_events(path, **read)
-        if len(everything) < 10:
-            everything = windows(everything, recipe.data.max_events)
-        if len(everything) < 10:
-            raise InputError(f"{path}: {len(everything)} sequences are too few to train and hold out; expected at least 10.")
-        order = np.random.default_rng([recipe.seed, 11]).permutation(len(everything))
-        cut = max(1, round(0.15 * len(order)))
-        train, validation, test = (
-            everything.select(order[s]) for s in (slice(2 * cut, None), slice(0, cut), slice(cut, 2 * cut))
-        )
-    m = max(train.n_types, validation.n_types, test.n_types)
-    train, validation, test = (
-        EventBatch(b.gaps, b.types, b.lengths, m, None) for b in (windows(b, recipe.data.max_events) for b in (train, validation, test))
-    )  # fmt: skip
-    return PairData(lambda _e: train, validation, test, None, int(np.median(train.lengths)))
-
-
-def windows(batch: EventBatch, max_events: int) -> EventBatch:
-    """Sequences longer than ``max_events`` cut into consecutive windows; each window starts its own clock at its first gap."""
-    lengths: list[int] = []
-    for n in batch.lengths:
-        full, rest = divmod(int(n), max_events)
-        lengths += [max_events] * full + ([rest] if rest else [])
-    return EventBatch(batch.gaps, batch.types, np.array(lengths, dtype=np.int64), batch.n_types, None)
 
 
 def build_network(spec: NetworkRecipe, name: str, data: PairData, seed: int) -> NeuralModel:
@@ -123,18 +91,24 @@ def train_pair(
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Train what is missing in ``out`` and write the card; returns it. With ``resume`` an interrupted run goes on."""
+    finished = _finished(recipe, out) if resume else None
+    if finished is not None:
+        return finished
     out.mkdir(parents=True, exist_ok=True)
     models: dict[str, NeuralModel] = {}
     fits: dict[str, FitResult] = {}
+    plans = {role: FitPlan(**getattr(recipe, role).fit.sized(data.epoch(0).n_events)) for role in roles}
+    shares = _shares(recipe, plans)
     for role in roles:
         spec: NetworkRecipe = getattr(recipe, role)
         models[role] = build_network(spec, f"{recipe.name}.{role}", data, recipe.seed + (role == "draft"))
         state = out / f"{role}.state.pt"
         if not resume:
             state.unlink(missing_ok=True)
-        plan = FitPlan(**spec.fit.model_dump())
-        said = None if progress is None else (lambda text, done, r=role: progress(f"{recipe.name} {r}, {text}", done))
-        fits[role] = fit(models[role], data.epoch, data.validation, plan, seed=recipe.seed, state_path=state, progress=said)
+        said = None if progress is None else _part_of(progress, f"{recipe.name} {role}", *shares[role])
+        fits[role] = fit(
+            models[role], data.epoch, data.validation, plans[role], seed=recipe.seed, state_path=state, progress=said
+        )
         save_network(models[role], out / f"{role}.safetensors", fits[role])
     if {"target", "draft"} <= {p.name.split(".")[0] for p in out.glob("*.safetensors")}:
         card = write_card(recipe, data, out)
@@ -142,6 +116,36 @@ def train_pair(
             (out / f"{role}.state.pt").unlink(missing_ok=True)
         return card
     return {}
+
+
+def _finished(recipe: Recipe, out: Path) -> dict[str, Any] | None:
+    """The card of a folder in which this very recipe has been trained to its end."""
+    if not (out / "card.json").is_file():
+        return None
+    card: dict[str, Any] = json.loads((out / "card.json").read_text(encoding="utf-8"))
+    return card if card.get("recipe") == to_json(_record(recipe)) else None
+
+
+def _record(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as the card states it: a file by its name, for its path means nothing elsewhere."""
+    out = recipe.model_dump()
+    if recipe.data.file is not None:
+        out["data"]["file"] = Path(recipe.data.file).name
+    return out
+
+
+def _shares(recipe: Recipe, plans: dict[str, FitPlan]) -> dict[str, tuple[float, float]]:
+    """(begin, width) of each role in the whole training, by layers x epochs: what time it takes, roughly."""
+    costs = {role: plan.epochs * (1 + getattr(recipe, role).encoder_args.get("n_layers", 1)) for role, plan in plans.items()}
+    total, begin, out = sum(costs.values()), 0.0, {}
+    for role, cost in costs.items():
+        out[role] = (begin, cost / total)
+        begin += cost / total
+    return out
+
+
+def _part_of(progress: Progress, name: str, begin: float, width: float) -> Progress:
+    return lambda text, done: progress(f"{name}, {text}", begin + width * done)
 
 
 def save_network(model: NeuralModel, path: Path, result: FitResult) -> None:
@@ -172,11 +176,6 @@ def fit_of(path: Path) -> dict[str, Any]:
         return dict(json.loads((f.metadata() or {})["fit"]))
 
 
-def by_sequence(batch: EventBatch, values: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Sums of per-event values by sequence (n,)."""
-    return np.bincount(batch.sequence_index, weights=values, minlength=len(batch)).astype(np.float64)
-
-
 def ratio_interval(sums: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> dict[str, float]:
     """Mean per event of per-sequence sums, with a 95 % interval over sequences (ratio estimator, delta method)."""
     mean = sums.sum() / lengths.sum()
@@ -190,10 +189,8 @@ def write_card(recipe: Recipe, data: PairData, out: Path) -> dict[str, Any]:
 
     models = {role: load_network(out / f"{role}.safetensors") for role in ("target", "draft")}
     test = data.test
-    nll = {role: sequence_nll(model, test) for role, model in models.items()}
-    renewal = renewal_baseline(data.epoch(0))
-    sums = {role: by_sequence(test, value) for role, value in nll.items()}
-    sums["renewal"] = by_sequence(test, -renewal.event_log_likelihood(test))
+    sums = {role: sequence_nll(model, test) for role, model in models.items()}
+    sums["renewal"] = -renewal_baseline(data.epoch(0)).log_likelihood(test)
     if data.process is not None:
         sums["true"] = -data.process.log_likelihood(test)
     figures: dict[str, Any] = {name: ratio_interval(value, test.lengths) for name, value in sums.items()}
@@ -208,10 +205,16 @@ def write_card(recipe: Recipe, data: PairData, out: Path) -> dict[str, Any]:
         "name": recipe.name,
         "title": recipe.title,
         "n_types": test.n_types,
-        "recipe": recipe.model_dump(),
-        "data": {"name": recipe.data.name or recipe.data.process, "source": recipe.data.source, "licence": recipe.data.licence},
+        "recipe": _record(recipe),
+        "data": {
+            "name": recipe.data.name or recipe.data.process,
+            "source": recipe.data.source,
+            "licence": recipe.data.licence,
+            "notes": list(data.notes),
+        },
         "process": None if data.process is None else {"kind": data.process.kind, "params": data.process.params()},
         "train_median_events": data.median_events,
+        "train_median_horizon": data.median_horizon,
         "test": {"sequences": len(test), "events": test.n_events},
         "nll": figures,
         "speculation_pointless": bool(pointless),

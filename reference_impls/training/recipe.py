@@ -32,21 +32,33 @@ class DataRecipe(_Strict):
     licence: str = ""
     max_events: int = 256
     """Longer sequences of a file are cut into windows of this many events for training."""
+    censored: bool = False
+    """Where the file states an end of observation, the likelihood includes the wait after the last event up to it."""
 
     @model_validator(mode="after")
     def _one_source(self) -> DataRecipe:
-        if self.process is None and self.file is None:
-            raise ValueError("needs `process` or `file`")
+        if self.process is None and not self.file:
+            raise ValueError("needs `process`, or `file` (--data FILE)")
         return self
 
 
 class FitRecipe(_Strict):
     epochs: int = 40
+    events: int | None = None
+    """Instead of ``epochs``: as many as pass this many events in all, between 10 and 200. A stated ``epochs`` goes before."""
     batch_sequences: int = 16
     learning_rate: float = 1e-3
     warmup_steps: int = 100
     weight_decay: float = 1e-4
     patience: int = 10
+
+    def sized(self, events_per_epoch: int) -> dict[str, Any]:
+        """The plan's numbers for data of this many events."""
+        plan = self.model_dump(exclude={"events"})
+        if self.events is not None and "epochs" not in self.model_fields_set:
+            plan["epochs"] = min(200, max(10, round(self.events / events_per_epoch)))
+            plan["patience"] = max(self.patience, plan["epochs"] // 5)
+        return plan
 
 
 class NetworkRecipe(_Strict):

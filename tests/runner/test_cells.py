@@ -149,22 +149,27 @@ def test_rounds_that_do_not_fit_the_time_grow_less_and_say_so() -> None:
 
 
 def test_expected_strata_meet_the_counts() -> None:
-    """Positions of 400 x 40 events against the forecast from 200 x 24: within 6 standard deviations of a binomial each."""
+    """Positions of 400 x 40 events against the forecast from 200 x 12, where half the rounds are cut at the stop.
+
+    The forecast is two standard errors below what the pilot saw: nine tenths of it are there, and little is given away.
+    """
     from tppsd_bench.protocols import SampleRequest
 
     sampler = load_pair("fake-exact").sampler("speculative", draft="stress", k=4)
     key = StreamKey(seed=2, cell="strata")
     pilot, main = (
         sampler.sample(SampleRequest(n, plan_stop(m), key.replace(stage=stage))).trace
-        for n, m, stage in ((200, 24, "a"), (400, 40, "b"))
+        for n, m, stage in ((200, 12, "a"), (400, 40, "b"))
     )
-    predicted = forecast.expected_strata(pilot, 16_000)["position"]
+    assert forecast.policy_k(pilot, plan_stop(12)) == (4, (4,))
+    assert len(np.unique(pilot.event_k)) == 5
+    predicted = forecast.expected_strata(pilot, plan_stop(12), 16_000)["position"]
     bonus = main.event_position == main.event_k
     seen = {str(j): int(((main.event_position == j) & ~bonus).sum()) for j in range(4)} | {"bonus": int(bonus.sum())}
     assert set(predicted) == set(seen)
-    assert sum(predicted.values()) == pytest.approx(16_000)
     for label, expected in predicted.items():
         assert 0.9 * expected <= seen[label], label
+        assert expected >= 0.6 * seen[label], label
 
 
 def test_acf_stays_inside_sequences() -> None:

@@ -18,7 +18,7 @@ from tppsd_bench.stats.whitebox import family_size, inspect_run, not_possible, r
 from tppsd_bench.stats.whitebox.acceptance import poisson_binomial_p
 from tppsd_bench.stats.whitebox.draft_direction import skewed_sum_p
 from tppsd_bench.stats.whitebox.quadrature import integrate
-from tppsd_bench.stats.whitebox.role_law import _gap_integrand
+from tppsd_bench.stats.whitebox.weights import role_weight
 from tppsd_bench.streams import StreamKey
 
 RULES = ("leviathan_two_step", "leviathan_joint", "exact_match")
@@ -255,8 +255,8 @@ def test_quadrature_splits_the_target_into_kept_and_residual_mass():
     gap, rows, forever = p.sample_gap(rng.random((300, 2))), np.arange(300), np.full(300, np.inf)
 
     def parts(p, q, x):
-        f = np.exp(p.log_prob(x))[None]
-        return np.concatenate([f, *(_gap_integrand(role, False)(p, q, x) for role in ("accepted", "residual"))])
+        log_p, log_q = p.log_prob(x), q.log_prob(x)
+        return np.stack([np.exp(log_p), *(role_weight(role, log_p, log_q) for role in ("accepted", "residual"))])
 
     below, whole = integrate(p, q, rows, gap, forever, parts)
     np.testing.assert_allclose(whole[0], 1.0, atol=1e-3)

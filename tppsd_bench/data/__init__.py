@@ -167,7 +167,8 @@ def _recognise(path: Path, options: ReadOptions) -> tuple[Format, list[Path]]:
     if len(found) != 1:
         what = "; ".join(f"{name}: {', '.join(f.name for f in files)}" for name, files in found.items()) or "none"
         wanted = f"files of format {options.format}" if options.format else "event files of one format"
-        raise InputError(f"{path}: expected {wanted} in this folder, found {what}. Name one file, or pass format.")
+        which = f"format='{next(iter(found))}'" if found and options.format is None else "another format"
+        raise InputError(f"{path}: expected {wanted} in this folder, found {what}. Name one file, or pass {which}.")
     ((name, files),) = found.items()
     return FORMATS[name], files
 

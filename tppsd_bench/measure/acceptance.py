@@ -22,6 +22,10 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Unit = Literal["gap", "type", "event"]
 
+_SMALLEST = float(np.finfo(np.float64).tiny)
+_REACH, _GRID = 7.0, 64
+"""Normal score of the outermost cuts, and points of the grid on which a CDF is inverted."""
+
 
 def clopper_pearson(successes: IntArray, trials: IntArray, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
     """Exact two-sided binomial intervals, elementwise; (0, 1) where there was no trial."""
@@ -120,10 +124,10 @@ class ExactAcceptance:
 def exact_acceptance(p: Conditional, q: Conditional, *, n_levels: int = 384, chunk_values: int = 2_000_000) -> ExactAcceptance:
     """Acceptance of drafts from ``q`` verified against ``p``, row by row, by quadrature; errors below 1e-4.
 
-    The gap axis is cut at quantiles of both laws (dense in the tails). A cell's gap mass comes from the two CDFs, its type
-    law from the middle of the cell in log gap, so that masses sum to one and no density is integrated. Only cells in which
-    p - q changes sign contribute an error, of second order in the cell's mass. Rows are taken in chunks of about
-    ``chunk_values`` numbers.
+    The gap axis is cut near quantiles of both laws, densely in the tails (they need not be exact: any cut would do). A cell's
+    gap mass comes from the two CDFs, its type law from the middle of the cell in log gap, so that masses sum to one and no
+    density is integrated. Only cells in which p - q changes sign contribute an error, of second order in the cell's mass. Rows
+    are taken in chunks of about ``chunk_values`` numbers.
     """
     if len(p) != len(q) or p.n_types != q.n_types:
         raise ValueError(
@@ -151,11 +155,9 @@ def _slices(n: int, size: int) -> Iterator[slice]:
 
 def _acceptance_of_chunk(p: Conditional, q: Conditional, levels: FloatArray) -> FloatArray:
     """(3, rows): gap, joint and two-step acceptance."""
-    u = np.broadcast_to(levels, (len(p), len(levels)))
-    edges = np.sort(np.concatenate([p.quantile(u), q.quantile(u)], axis=1), axis=1)
+    edges = np.sort(np.concatenate([_near_quantiles(p, levels), _near_quantiles(q, levels)], axis=1), axis=1)
     masses_p, masses_q = (_masses(law, edges) for law in (p, q))
-    smallest = np.finfo(np.float64).tiny
-    logs = np.log(np.maximum(edges, smallest))
+    logs = np.log(np.maximum(edges, _SMALLEST))
     inner = np.exp(0.5 * (logs[:, 1:] + logs[:, :-1]))
     middles = np.concatenate([edges[:, :1], inner, edges[:, -1:]], axis=1)
     types_p, types_q = np.exp(p.type_log_probs(middles)), np.exp(q.type_log_probs(middles))
@@ -163,6 +165,21 @@ def _acceptance_of_chunk(p: Conditional, q: Conditional, levels: FloatArray) -> 
     joint = np.minimum(masses_p[..., None] * types_p, masses_q[..., None] * types_q).sum(axis=(1, 2))
     two_step = (common_gap * np.minimum(types_p, types_q).sum(axis=2)).sum(axis=1)
     out: FloatArray = np.minimum(np.stack([common_gap.sum(axis=1), joint, two_step]), 1.0)
+    return out
+
+
+def _near_quantiles(law: Conditional, levels: FloatArray) -> FloatArray:
+    """(rows, levels) gaps near those quantiles: the CDF on a grid between the extreme ones, inverted by interpolation.
+
+    Linear in log gap against the normal score of the CDF, which for a log-normal law is no approximation.
+    """
+    ends = law.quantile(np.broadcast_to(special.ndtr([-_REACH, _REACH]), (len(law), 2)))
+    ends = np.log(np.maximum(ends, _SMALLEST))
+    grid = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * np.linspace(0.0, 1.0, _GRID)
+    score = special.ndtri(np.clip(law.cdf(np.exp(grid)), special.ndtr(-_REACH), special.ndtr(_REACH)))
+    wanted = special.ndtri(levels)
+    rows = [np.interp(wanted, s, x) for s, x in zip(np.maximum.accumulate(score, axis=1), grid, strict=True)]
+    out: FloatArray = np.exp(np.array(rows).reshape(len(law), len(levels)))
     return out
 
 

@@ -25,9 +25,11 @@ Clock = Literal["cpu", "wall"]
 Side = Callable[[int], int]
 
 AA = "A/A"
-"""Name of the side that is the baseline timed a second time."""
+"""Name of the side that is the baseline, or another one, timed a second time."""
 _AGREEMENT = 0.05
 _MAX_WARMUP_WINDOWS = 12
+_WARMUP_SHARE = 0.4
+"""Of a time budget that the warm-up may use."""
 
 
 def order_statistic_ranks(n: int, coverage: float) -> tuple[int, int]:
@@ -86,7 +88,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class PairedTiming:
-    """Times per committed event, pair by pair, of every side; side ``A/A`` is the baseline again."""
+    """Times per committed event, pair by pair, of every side; side ``A/A`` is the side ``again`` once more."""
 
     baseline: str
     sides: tuple[str, ...]
@@ -106,26 +108,34 @@ class PairedTiming:
     pairs_asked: int
     note: str = ""
     """Says so where a time budget reduced the number of pairs, or the warm-up never settled."""
+    again: str = ""
+    """The side that ``A/A`` repeats; empty: the baseline."""
 
     @property
     def n_pairs(self) -> int:
         return len(self.cpu)
 
     def log_ratio(self, side: str, clock: Clock = "cpu") -> FloatArray:
-        """(pairs,) log(baseline time per event / side time per event): positive is faster than the baseline."""
+        """(pairs,) log(baseline time per event / side time per event): positive is faster than the baseline.
+
+        Side ``A/A`` is compared with the side it repeats.
+        """
         times = self.cpu if clock == "cpu" else self.wall
-        out: FloatArray = np.log(times[:, self._column(self.baseline)] / times[:, self._column(side)])
+        out: FloatArray = np.log(times[:, self._column(self._against(side))] / times[:, self._column(side)])
         return out
+
+    def _against(self, side: str) -> str:
+        return self.again if side == AA and self.again else self.baseline
 
     def ratio(self, side: str, clock: Clock = "cpu") -> Ratio:
         """Median speed ratio of ``side`` against the baseline, with its order-statistic interval."""
         logs = np.sort(self.log_ratio(side, clock))
         low, high = order_statistic_ranks(len(logs), self.coverage)
         median, lower, upper = (math.exp(x) for x in (float(np.median(logs)), logs[low - 1], logs[high - 1]))
-        return Ratio(side, self.baseline, clock, median, lower, upper, order_statistic_coverage(len(logs), low), len(logs))
+        return Ratio(side, self._against(side), clock, median, lower, upper, order_statistic_coverage(len(logs), low), len(logs))
 
     def unsettled(self, limit: float = 0.05, clock: Clock = "cpu") -> bool:
-        """True where the baseline differs from itself by more than ``limit``: the environment allows no verdict."""
+        """True where a side differs from itself by more than ``limit``: the environment allows no verdict."""
         return abs(math.log(self.ratio(AA, clock).median)) > math.log1p(limit)
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,44 +179,68 @@ def paired_timing(
     synchronise: Callable[[], None] | None = None,
     budget_seconds: float | None = None,
     min_pairs: int = 12,
+    again: str = "",
+    max_warmup: int = _MAX_WARMUP_WINDOWS,
 ) -> PairedTiming:
     """Time every side against ``baseline``; each side takes a seed and returns the number of events it committed.
 
-    In each pair every side, and the baseline once more (``A/A``), makes the same number of calls at the same fresh seeds, in
-    random order, with the garbage collector off. The number of calls is such that the fastest side takes ``min_seconds``.
-    ``synchronise`` (a device's) is called before each reading of the clocks. ``budget_seconds`` bounds warm-up and
-    measurement together, as far as ``min_pairs`` allows; the number of pairs is fixed before the first one is measured.
+    In each pair every side, and the side ``again`` once more (``A/A``; the baseline unless named), makes the same number of
+    calls at the same fresh seeds, in random order, with the garbage collector off. The number of calls is such that the fastest
+    side takes ``min_seconds``. ``synchronise`` (a device's) is called before each reading of the clocks. ``budget_seconds``
+    bounds warm-up and measurement together, as far as ``min_pairs`` of one call allow: first there are fewer pairs, then
+    shorter ones; both are fixed before the first is measured.
     """
     if baseline not in sides:
         raise ValueError(f"The baseline {baseline!r} is not among the sides {', '.join(sides)}.")
     if AA in sides:
-        raise ValueError(f"{AA!r} is the name of the baseline's second timing; rename that side.")
+        raise ValueError(f"{AA!r} is the name of a side's second timing; rename that side.")
+    if again and again not in sides:
+        raise ValueError(f"The side to time again, {again!r}, is not among the sides {', '.join(sides)}.")
     fewest = max(min_pairs, fewest_pairs(coverage))
     if pairs < fewest:
         raise ValueError(f"{pairs} pairs asked for; at least {fewest} are needed (min_pairs {min_pairs}, coverage {coverage}).")
-    named = {**sides, AA: sides[baseline]}
+    named = {**sides, AA: sides[again or baseline]}
     stopwatch = _Stopwatch(list(named.items()), rng, synchronise or (lambda: None))
     started = time.perf_counter()
     with _collector_off():
-        calls, windows, warmed, pair_seconds = _warm_up(stopwatch, min_seconds)
-        notes = [] if warmed else [f"The warm-up did not settle within {100 * _AGREEMENT:g} % in {windows} windows."]
-        n = pairs
-        if budget_seconds is not None:
-            left = budget_seconds - (time.perf_counter() - started)
-            n = max(fewest, min(pairs, int(left / pair_seconds)))
-            if n < pairs:
-                notes.append(
-                    f"{n} pairs instead of {pairs}: one takes {pair_seconds:.3g} s, the budget is {budget_seconds:g} s."
-                )
+        warm = _warm_up(stopwatch, min_seconds, max_warmup, None if budget_seconds is None else _WARMUP_SHARE * budget_seconds)
+        left = None if budget_seconds is None else budget_seconds - (time.perf_counter() - started)
+        calls, n, notes = _size(warm, pairs, fewest, left)
         measured = np.empty((n, 3, len(named)))
         for i in range(n):
             gc.collect()
             measured[i] = stopwatch.pair(calls)
     cpu, wall, events = measured[:, 0], measured[:, 1], measured[:, 2]
     return PairedTiming(
-        baseline, tuple(named), cpu / events, wall / events, events.astype(np.int64), calls, coverage, windows, warmed, pairs,
-        " ".join(notes),
+        baseline, tuple(named), cpu / events, wall / events, events.astype(np.int64), calls, coverage, warm.windows,
+        warm.settled, pairs, " ".join(notes), again,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _WarmUp:
+    calls: int
+    """Calls of every side in a measurement."""
+    windows: int
+    settled: bool
+    pair_seconds: float
+    """Wall seconds of a pair."""
+
+
+def _size(warm: _WarmUp, pairs: int, fewest: int, left: float | None) -> tuple[int, int, list[str]]:
+    """(calls, pairs, notes) that fit what is left of the budget."""
+    notes = []
+    if not warm.settled and warm.windows > 1:
+        notes.append(f"The warm-up did not settle within {100 * _AGREEMENT:g} % in {warm.windows} windows.")
+    calls, n, seconds = warm.calls, pairs, warm.pair_seconds
+    if left is not None and left < pairs * seconds:
+        calls = min(calls, max(1, int(calls * left / (fewest * seconds))))
+        seconds *= calls / warm.calls
+        n = max(fewest, min(pairs, int(left / seconds)))
+        shorter = f" of {calls} calls instead of {warm.calls}" if calls < warm.calls else ""
+        if n < pairs or shorter:
+            notes.append(f"{n} pairs instead of {pairs}{shorter}: one takes {seconds:.3g} s, {max(left, 0.0):.3g} s were left.")
+    return calls, n, notes
 
 
 class _Stopwatch:
@@ -231,25 +265,28 @@ class _Stopwatch:
         return out
 
 
-def _warm_up(stopwatch: _Stopwatch, min_seconds: float) -> tuple[int, int, bool, float]:
-    """Run windows until two agree on every side; gives (calls a measurement, windows, agreed?, wall seconds of a pair)."""
+def _warm_up(stopwatch: _Stopwatch, min_seconds: float, max_windows: int, budget_seconds: float | None) -> _WarmUp:
+    """Run windows until two agree on every side, or the warm-up's share of the budget is spent."""
     calls, previous = 1, None
-    for window in range(1, _MAX_WARMUP_WINDOWS + 1):
+    begun = time.perf_counter()
+    for window in range(1, max_windows + 1):
         started = time.perf_counter()
         cpu, wall, events = stopwatch.pair(calls)
         pair_seconds = time.perf_counter() - started
+        spent = budget_seconds is not None and time.perf_counter() - begun + pair_seconds > budget_seconds
         fastest = float(wall.min())
-        if fastest < min_seconds:
+        if fastest < min_seconds and not spent and window < max_windows:
             # A tenth more than needed, so that a machine that is still speeding up does not fall short again.
             calls = math.ceil(calls * min(1.1 * min_seconds / max(fastest, 1e-7), 1000))
             previous = None
             continue
         # Wall time where a device does the work and the process sleeps.
         per_event = np.maximum(cpu, 1e-9) / events if cpu.sum() > 0.5 * wall.sum() else wall / events
-        if previous is not None and np.abs(np.log(per_event / previous)).max() < _AGREEMENT:
-            return calls, window, True, pair_seconds
+        settled = previous is not None and bool(np.abs(np.log(per_event / previous)).max() < _AGREEMENT)
+        if settled or spent:
+            return _WarmUp(calls, window, settled, pair_seconds)
         previous = per_event
-    return calls, _MAX_WARMUP_WINDOWS, False, pair_seconds
+    return _WarmUp(calls, max_windows, False, pair_seconds)
 
 
 @contextmanager

@@ -46,6 +46,7 @@ def examine(rounds: Rounds, levels: Levels) -> dict[str, Finding]:
     if any(e.passed is False for e in validity):
         return {label: _invalid(validity, rounds, errors.get(label, "")) for label in labels}
     reference = _reference(rounds, levels)
+    validity += _reference_proofs(rounds)
     for label in labels:
         if label not in errors:
             _guarded(errors, label, lambda name: rounds.arm(name, 1))
@@ -59,7 +60,7 @@ def examine(rounds: Rounds, levels: Levels) -> dict[str, Finding]:
     permutation = _permutation(rounds, levels, healthy, [name for name, c in analytic.items() if c.outcome is Outcome.FAIL])
     return {
         label: _broken(errors[label]) if label in errors
-        else _finding(rounds, levels, label, validity, reference, analytic.get(label), permutation)
+        else _finding(rounds, levels, label, validity, reference, analytic.get(label), permutation.get(label))
         for label in labels
     }  # fmt: skip
 
@@ -84,61 +85,79 @@ def _reference(rounds: Rounds, levels: Levels) -> Confirmation | None:
     return gandy_scott(lambda j: _q(rounds, REFERENCE, Axis.LAW, j), levels.analytic, rounds.design.max_rounds)
 
 
+def _reference_proofs(rounds: Rounds) -> list[Evidence]:
+    """An impossible event or a repeated sequence in the reference arm: no judge of others."""
+    if rounds.reference is None or rounds.design.access == "black":
+        return []
+    found = [e for e in (*rounds.last(REFERENCE).evidence, *rounds.proofs(REFERENCE)) if e.passed is False]
+    return [replace(e, name=f"reference.{e.name}", axis=Axis.VALIDITY) for e in found]
+
+
 @dataclass(frozen=True)
 class TwoSample:
-    """The permutation family of the cells that share a reference: one decision, and what each cell had to do with it."""
+    """One cell's part in the permutation family."""
 
-    decision: Confirmation
-    evidence: Mapping[str, tuple[Evidence, ...]]
-    """Per cell, of the last round it took part in."""
-    last: tuple[str, ...]
-    """Cells of the deciding round; only they can have caused a rejection."""
-
-    def of(self, label: str) -> Confirmation:
-        """A joint rejection is laid to the cells of the deciding round whose own adjusted p-values are part of it."""
-        if self.decision.outcome is not Outcome.FAIL or (
-            label in self.last and _own_p(label, self.evidence[label]) <= ATTRIBUTION
-        ):
-            return self.decision
-        q = _own_p(label, self.evidence[label])
-        return replace(self.decision, outcome=Outcome.PASS, q_values=(q,))
+    decision: Confirmation | None
+    """None where the analytic family had proven the cell wrong before this one came to an end."""
+    evidence: tuple[Evidence, ...]
+    """Of the last round it took part in; ``blackbox.maxT`` carries the cell's own adjusted p-value."""
 
 
-ATTRIBUTION = 0.05
-"""maxT-adjusted p-value from which on a cell has no part in a joint rejection."""
+def _permutation(rounds: Rounds, levels: Levels, labels: list[str], settled: list[str]) -> dict[str, TwoSample]:
+    """Joint maxT over the cells; each cell is confirmed by its own adjusted p-value, on fresh seeds with those that caused it.
 
-
-def _permutation(rounds: Rounds, levels: Levels, labels: list[str], settled: list[str]) -> TwoSample | None:
-    """Joint maxT over the cells, confirmed on fresh seeds by those that caused the next round alone.
-
-    Cells that the analytic family has already proven wrong (``settled``) take part in the first round alone.
+    Single-step maxT p-values (Westfall and Young 1993) hold for all exact cells together: in each round P(any of them is at or
+    below t) <= t, so the confirmation's level is the family's, and a broken cell does not drag an exact one along. Cells that
+    the analytic family has proven wrong (``settled``) take part in the first round alone.
     """
     if rounds.reference is None or not labels:
-        return None
+        return {}
     thresholds = budget.confirmation_thresholds(levels.permutation, rounds.design.max_rounds)
+    values: dict[str, list[float]] = {name: [] for name in labels}
     evidence: dict[str, tuple[Evidence, ...]] = {}
-    taking_part = [list(labels)]
-
-    def round_q(j: int) -> float:
-        members = taking_part[-1]
-        if not members:
-            return 1.0
+    outcomes: dict[str, Outcome] = {}
+    members = list(labels)
+    for j, (fail_at, pass_above) in enumerate(thresholds, start=1):
         found = rounds.permutation_evidence(members, j)
-        evidence.update({name: tuple(e for e in found if e.where.get("cell", name) == name) for name in members})
-        pass_above = thresholds[j - 1][1]
-        taking_part.append([m for m in members if m not in settled and _own_p(m, evidence[m]) <= pass_above])
-        return min((e.p_value for e in found if e.p_value is not None and not e.display), default=1.0)
+        for name in members:
+            evidence[name] = _of_cell(name, found)
+            values[name].append(_own_p(name, found))
+            if values[name][-1] <= fail_at:
+                outcomes[name] = Outcome.FAIL
+            elif values[name][-1] > pass_above or j == len(thresholds):
+                outcomes[name] = Outcome.PASS
+        members = [name for name in members if name not in outcomes and name not in settled]
+        if not members:
+            break
+    return {
+        name: TwoSample(
+            Confirmation(outcomes[name], levels.permutation, tuple(values[name]), thresholds) if name in outcomes else None,
+            evidence[name],
+        )
+        for name in labels
+    }
 
-    decision = gandy_scott(round_q, levels.permutation, rounds.design.max_rounds)
-    decided_by = [members for members in taking_part[: decision.rounds] if members][-1]
-    return TwoSample(decision, evidence, tuple(decided_by))
 
-
-def _own_p(label: str, evidence: tuple[Evidence, ...]) -> float:
-    """Smallest adjusted p-value among a cell's own displayed statistics."""
+def _own_p(label: str, evidence: Sequence[Evidence]) -> float:
+    """Smallest adjusted p-value among a cell's own statistics."""
     return min(
         (e.p_value for e in evidence if e.display and e.p_value is not None and e.where.get("cell") == label), default=1.0
     )
+
+
+def _of_cell(label: str, evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """A cell's statistics, and the joint decision with the p-value that is the cell's own."""
+    mine = [e for e in evidence if e.where.get("cell") == label]
+    worst = max((e for e in mine if e.display and e.statistic is not None), key=lambda e: e.statistic or 0.0, default=None)
+    if worst is not None:
+        largest = f"Largest: {worst.name.rpartition('.')[2]}."
+        joint = [
+            replace(e, p_value=_own_p(label, mine), statistic=worst.statistic, detail=f"{largest} {e.detail.partition('. ')[2]}".strip())
+            for e in evidence if not e.where
+        ]  # fmt: skip
+    else:
+        joint = [e for e in evidence if not e.where]
+    return (*joint, *mine)
 
 
 def _finding(
@@ -153,14 +172,14 @@ def _finding(
     families: dict[str, Confirmation] = {}
     if analytic is not None:
         families["analytic"] = analytic
-    if permutation is not None:
-        families["permutation"] = permutation.of(label)
+    if permutation is not None and permutation.decision is not None:
+        families["permutation"] = permutation.decision
     mechanism = None
     if any(e.axis is Axis.MECHANISM and e.p_value is not None for e in rounds.arm(label, 1).evidence):
         k = rounds.design.max_rounds
         mechanism = gandy_scott(lambda j: _q(rounds, label, Axis.MECHANISM, j), levels.mechanism, k)
     arm = rounds.last(label)
-    evidence = (*validity, *arm.evidence, *(permutation.evidence[label] if permutation is not None else ()))
+    evidence = (*validity, *arm.evidence, *rounds.proofs(label), *(permutation.evidence if permutation is not None else ()))
     n = arm.run.events.n_events
     judged = validity_verdict(evidence, reference=reference, n=n)
     rule = rounds.subjects[label].sampler.declares.rule

@@ -102,10 +102,16 @@ def _paired(values: FloatArray) -> dict[str, float]:
 def _from_card(card: dict[str, Any]) -> dict[str, Any]:
     """A pair of real data: the data do not ship, the card's held-out likelihoods do."""
     nll: dict[str, Any] = dict(card.get("nll") or {})
-    out: dict[str, Any] = {f"nll_{k}": v for k, v in nll.items() if isinstance(v, (int, float, dict))}
+    behind = nll.pop("draft_minus_target", None)
+    if behind is not None:
+        nll["target_minus_draft"] = estimate(-behind["value"], -behind["high"], -behind["low"])
+    out: dict[str, Any] = {}
+    for name, value in nll.items():
+        if isinstance(value, (int, float, dict)):
+            out[f"nll_{name}"] = value if "_minus_" in name or not isinstance(value, dict) else value["value"]
     advantage = nll.get("target_minus_draft")
     high = float(advantage["high"]) if isinstance(advantage, dict) and "high" in advantage else None
-    return {**out, "source": "the model card (the data do not ship)", **_sentences(out, high)}
+    return {**out, "source": "the model card (held-out sequences of its training)", **_sentences(out, high)}
 
 
 def _sentences(figures: dict[str, Any], advantage_high: float | None) -> dict[str, Any]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tppsd_bench.protocols import Trace
+from tppsd_bench.protocols import Stop, Trace
 
 if TYPE_CHECKING:
     from tppsd_bench.stats.base import Stratum
 
 Expected = dict[str, dict[str, float]]
 LEAST_SHARE = 0.05
-"""A value of K that holds this share of the pilot's events is a stratum; rarer ones are rounds cut short at the stop."""
+"""A value of K that this share of the pilot's rounds uses is a stratum; rarer ones could not be filled."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +30,43 @@ class Forecast:
     mechanism_tests: int
 
 
-def frequent(k: NDArray[np.int64]) -> tuple[int, ...]:
-    """The values of K that a sampler uses as a policy, not those it is left with at the stop."""
-    values, counts = np.unique(k, return_counts=True)
-    return tuple(int(v) for v, c in zip(values, counts, strict=True) if c >= LEAST_SHARE * len(k))
+def policy_k(trace: Trace, stop: Stop) -> tuple[int, tuple[int, ...]]:
+    """(largest K, the values of K that the sampler uses as a policy), from the rounds that no stop could shorten."""
+    full = _free_rounds(trace, stop)
+    max_k = int(trace.event_k.max(initial=0))
+    values, counts = np.unique(trace.round_drafted[full], return_counts=True)
+    used = tuple(int(v) for v, c in zip(values, counts, strict=True) if c >= LEAST_SHARE * counts.sum())
+    return max_k, used
 
 
-def expected_strata(trace: Trace, n_events: int) -> Expected:
-    """Expected events by position in round, for a run of ``n_events``, from a pilot's full rounds.
+def expected_strata(trace: Trace, stop: Stop, n_events: int) -> Expected:
+    """Events by position in round to count on in a run of ``n_events``, from the pilot's rounds that no stop could shorten.
 
-    With N events a full round (those that drafted the most, before anything was cut at the stop), position j holds
-    n_events P(N > j) / E[N]: the cut rounds at the ends of sequences are left to the tenth that every stratum keeps back.
+    With N events a full round, position j holds n_events P(N > j) / E[N], less two standard errors of what the pilot saw: the
+    cut rounds at the ends of sequences are left to the tenth that every stratum keeps back.
     """
     k = int(trace.round_drafted.max(initial=0))
-    full = trace.round_drafted == k
+    full = _free_rounds(trace, stop) & (trace.round_drafted == k)
     sizes = trace.round_committed[full] + trace.round_discarded[full]
     if not len(sizes) or sizes.sum() == 0:
         return {}
     rounds = n_events / sizes.mean()
     labels = [*(str(j) for j in range(k)), "bonus"]
-    return {"position": {label: float(rounds * (sizes > j).mean()) for j, label in enumerate(labels)}}
+    out = {}
+    for j, label in enumerate(labels):
+        share = float((sizes > j).mean())
+        out[label] = rounds * max(0.0, share - 2.0 * math.sqrt(share * (1.0 - share) / len(sizes)))
+    return {"position": out}
+
+
+def _free_rounds(trace: Trace, stop: Stop) -> NDArray[np.bool_]:
+    """(R,) rounds that started with more events to go than the largest K; all of them where there is none (or a horizon)."""
+    if stop.n_events is None:
+        return np.ones(len(trace.round_index), dtype=np.bool_)
+    order = np.lexsort((trace.round_index, trace.round_sequence))
+    before = np.cumsum(trace.round_committed[order]) - trace.round_committed[order]
+    first = np.flatnonzero(np.diff(trace.round_sequence[order], prepend=-1))
+    start = np.empty(len(order), dtype=np.int64)
+    start[order] = before - np.repeat(before[first], np.diff(np.append(first, len(order))))
+    free: NDArray[np.bool_] = start + int(trace.round_drafted.max(initial=0)) + 1 <= stop.n_events
+    return free if free.any() else np.ones(len(order), dtype=np.bool_)

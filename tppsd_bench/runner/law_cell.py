@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from tppsd_bench.events import EventBatch
 from tppsd_bench.measure.acceptance import acceptance_by_position
-from tppsd_bench.protocols import Counts, SampleRun, Stop
-from tppsd_bench.results import Axis, CellResult, Evidence, Outcome, Verdict
+from tppsd_bench.measure.promise import Alpha, alpha_by_quadrature
+from tppsd_bench.protocols import ConditionalTarget, SampleRun, Stop
+from tppsd_bench.results import Axis, CellResult, Evidence
+from tppsd_bench.runner.efficiency import efficiency
 from tppsd_bench.runner.examine import Finding, examine
 from tppsd_bench.runner.plan import CellSpec, Job, law_sizes
 from tppsd_bench.runner.rounds import REFERENCE, Arm, Design, Rounds, Subject
@@ -23,6 +25,8 @@ Output = tuple[CellResult, dict[str, NDArray[Any]]]
 Arrays = dict[str, NDArray[Any]]
 ACF_LAGS = np.arange(1, 21)
 RASTER_SEQUENCES = 24
+HISTORY_EVENTS = 1000
+"""Of the reference arm, from which the contexts of alpha are drawn."""
 
 
 def run_law_job(job: Job, pair: Any) -> list[Output]:
@@ -75,30 +79,39 @@ def _output(job: Job, cell: CellSpec, pair: Any, rounds: Rounds, finding: Findin
     run, reference = finding.arm.run, finding.reference
     label = label_of(cell)
     screen = screened(rounds.pilot(label).events, rounds.pilot(REFERENCE).events)
-    verdicts = (*finding.verdicts, efficiency(run, reference.run.counts if reference else None))
+    alpha = _alpha(rounds, label, reference)
+    verdicts = (
+        *finding.verdicts,
+        efficiency(run, reference.run.counts if reference else None, cell.k or None, alpha, rounds.design.stop.n_events),
+    )
     filled = dataclasses.replace(
         base, n_sequences=len(run.events), n_events=run.events.n_events, verdicts=verdicts,
         evidence=(*finding.evidence, screen),
         counts=dataclasses.asdict(run.counts), reference_counts=dataclasses.asdict(reference.run.counts) if reference else {},
-        figures=_figures(run, reference, finding),
+        figures=_figures(run, reference, finding) | _promised(run, cell.k, alpha, rounds.design.stop.n_events),
     )  # fmt: skip
-    arrays = cell_arrays(finding.arm, reference, rounds.rng(label, "display", 1))
+    arrays = cell_arrays(finding.arm, reference, rounds.rng(label, "display", 1), rounds.forecast(label).m)
     return dataclasses.replace(filled, arrays=tuple(arrays)), arrays
 
 
-def efficiency(run: SampleRun, reference: Counts | None) -> Verdict:
-    """Acceptance and forwards as a sentence; PASS where fewer target forwards were needed than by target-only sampling."""
-    c = run.counts
-    n = run.events.n_events
-    if not c.drafted or reference is None or not reference.committed:
-        return Verdict(Axis.EFFICIENCY, Outcome.NOT_APPLICABLE, "Forwards were not counted on both sides.", n=n)
-    mine, other = c.target_row_forwards / max(c.committed, 1), reference.target_row_forwards / reference.committed
-    outcome = Outcome.PASS if mine < other else Outcome.FAIL
-    sentence = (
-        f"{c.accepted / max(c.verified, 1):.1%} of the verified events are accepted; {mine:.3f} target forwards an event "
-        f"instead of {other:.3f}, {other / mine:.2f} times fewer."
-    )
-    return Verdict(Axis.EFFICIENCY, outcome, sentence, n=n)
+def _alpha(rounds: Rounds, label: str, reference: Arm | None) -> Alpha | None:
+    """Acceptance by quadrature on the reference arm's histories: the target's own, of seeds that the sampler never sees."""
+    target, subject, stop = rounds.target, rounds.subjects[label], rounds.design.stop
+    if reference is None or subject.draft is None or stop.n_events is None or not isinstance(target, ConditionalTarget):
+        return None
+    some = reference.run.events.select(slice(0, -(-HISTORY_EVENTS // stop.n_events)))
+    rng = rounds.rng(label, "quadrature", 1)
+    return alpha_by_quadrature(target, subject.draft, some, subject.sampler.declares.rule, rng)
+
+
+def _promised(run: SampleRun, k: int | None, alpha: Alpha | None, length: int | None) -> dict[str, Any]:
+    if alpha is None or not k or length is None:
+        return {}
+    promised = alpha.events_per_forward(length, k)
+    out: dict[str, Any] = {"alpha_quadrature": alpha.value, "promised_events_per_forward": promised}
+    if run.counts.target_row_forwards:
+        out["share_of_promised"] = run.counts.committed / run.counts.target_row_forwards / promised
+    return out
 
 
 def screened(mine: EventBatch, reference: EventBatch) -> Evidence:
@@ -147,15 +160,21 @@ def estimate(value: float, low: float, high: float) -> dict[str, float]:
     return {"value": value, "low": low, "high": high}
 
 
-def cell_arrays(arm: Arm, reference: Arm | None, rng: np.random.Generator) -> Arrays:
-    """What the report draws: PITs, both arms' events, autocorrelations, acceptance by position, a raster."""
+def cell_arrays(arm: Arm, reference: Arm | None, rng: np.random.Generator, m: int | None = None) -> Arrays:
+    """What the report draws: PITs, both arms' events, autocorrelations, acceptance by position, a raster.
+
+    Horizon batches: ``completed_u``, the first ``m`` PITs with every censored gap completed at random; ``u`` holds finished gaps
+    alone, which are not uniform.
+    """
     out: Arrays = {}
     batch = arm.run.events
     if arm.scores is not None:
-        from tppsd_bench.stats.pit import type_pit
+        from tppsd_bench.stats.pit import completed_pit, type_pit
 
         out["u"] = arm.scores.cdf
         out["v"] = type_pit(batch.types, arm.scores.type_probs, rng.random(batch.n_events))
+        if batch.horizon is not None:
+            out["completed_u"] = completed_pit(batch, arm.scores, rng, None).u[:m]
     out |= {"event_index": batch.event_index, "gaps": batch.gaps, "types": batch.types, "lengths": batch.lengths}
     out |= {"acf_lags": ACF_LAGS, "acf": log_gap_acf(batch), **_raster(batch, "")}
     if reference is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -228,12 +230,43 @@ def affordable_events(sampler: Any, stop: Any, seconds: float, seed: int) -> int
     return max(1000, int(0.5 * seconds * drawn / max(took, 1e-6) / 2), 1)
 
 
+def reading(options: dict[str, Any]) -> dict[str, Any]:
+    """The reader's arguments from the options that were given."""
+    out = {key: value for key, value in options.items() if value not in (None, ())}
+    if "type_column" in out and len(out["type_column"]) == 1:
+        out["type_column"] = out["type_column"][0]
+    with contextlib.suppress(KeyError, ValueError):
+        out["origin"] = float(out["origin"])
+    return out
+
+
+@contextlib.contextmanager
+def option_words() -> Iterator[None]:
+    """Sentences of the reader that name its arguments (ties='drop') name the options of the command line (--ties drop)."""
+    try:
+        yield
+    except InputError as problem:
+        raise type(problem)(in_options(str(problem))) from problem
+
+
+def in_options(sentence: str) -> str:
+    names = "format|split|time_column|sequence_column|type_column|origin|horizon|ties|first_type|n_types|sort"
+    sentence = re.sub(r"(ties='jitter') with rng", r"\1", sentence)
+    return re.sub(
+        rf"\b({names})=('?)([\w.+-]*\w)\2",
+        lambda m: f"--{m[1].replace('_', '-')}" + ("" if m[3] == "True" else f" {m[3]}"),
+        sentence,
+    )
+
+
 def checked_data(file: str, as_json: bool, options: dict[str, Any]) -> int:
     """Show the data report; exit 2 where the file is refused."""
     from tppsd_bench.data import check_data, render
 
-    if "origin" in options and options["origin"].lstrip("+-").replace(".", "", 1).isdigit():
-        options["origin"] = float(options["origin"])
+    if options.get("ties") == "jitter":
+        import numpy as np
+
+        options["rng"] = np.random.default_rng(0)
     report = check_data(file, **options)
-    click.echo(as_text(report) if as_json else render(report))
+    click.echo(as_text(report) if as_json else in_options(render(report)))
     return int(Exit.PASS if report.usable else Exit.USAGE)

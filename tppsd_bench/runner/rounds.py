@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tppsd_bench import budget
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import (
+    Conditional,
     ConditionalTarget,
     Rule,
     SampleRequest,
@@ -26,12 +27,15 @@ from tppsd_bench.protocols import (
     Target,
 )
 from tppsd_bench.results import Axis, Evidence
-from tppsd_bench.runner.forecast import Expected, Forecast, expected_strata, frequent
+from tppsd_bench.runner import tolerance
+from tppsd_bench.runner.answers import ask, ask_reference, fresh_seeds
+from tppsd_bench.runner.forecast import Expected, Forecast, expected_strata, policy_k
+from tppsd_bench.stats.scored import scored
 from tppsd_bench.streams import StreamKey
 
 Access = Literal["black", "grey", "white"]
 REFERENCE = "reference"
-PROMISE_SEQUENCES = 12
+PROMISE_SEQUENCES = 8
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,8 @@ class Design:
     round_seconds: float | None = None
     """Seconds a confirmation round may take; later rounds grow less where it is short."""
     batch_size: int | None = None
-    tolerance: float = 1e-4
-    """Of log densities between the sampler's pass and a teacher-forced one: 10 times what rounding makes of them (float32)."""
-    batch_rtol: float = 1e-4
-    """Relative difference of gaps that rounding may cause between batch sizes (0 for float64 samplers)."""
+    call_seconds: float | None = None
+    """A call of a sampler that takes longer counts as hanging; None: as long as it takes."""
     device: str = "cpu"
 
     @property
@@ -91,18 +93,32 @@ class Rounds:
     reference: SamplerUnderTest | None
     design: Design
     notes: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, Exception] = field(default_factory=dict)
+    """What a sampler under test raised, or what was wrong with its answer."""
     _arms: dict[tuple[str, int], Arm] = field(default_factory=dict)
     _pilots: dict[str, SampleRun] = field(default_factory=dict)
     _forecasts: dict[str, Forecast] = field(default_factory=dict)
+    _tolerances: dict[str, tolerance.Tolerance] = field(default_factory=dict)
 
     def arm(self, label: str, j: int) -> Arm:
         if (label, j) not in self._arms:
             started = time.perf_counter()
             run = self._draw(label, self._size(label, j), self.design.stop, "law", j)
-            scores = None if self.design.access == "black" else self.target.score(run.events)
-            evidence, missing = self._tests(label, j, run, scores)
+            laws = self._laws(label, run)
+            scores = None if self.design.access == "black" else self._scores(run, laws)
+            invalid = self._invalid(label, j, run, scores)
+            if invalid:
+                scores, evidence, missing = None, invalid, ["every test: the evidence is invalid"]
+            else:
+                evidence, missing = self._tests(label, j, run, scores, laws)
             self._arms[label, j] = Arm(run, scores, tuple(evidence), tuple(missing), time.perf_counter() - started)
         return self._arms[label, j]
+
+    def proofs(self, label: str) -> list[Evidence]:
+        """Deterministic failures of rounds before the deciding one: fresh seeds do not take a proof back."""
+        last = self.last(label)
+        earlier = [arm for (name, _), arm in self._arms.items() if name == label and arm is not last]
+        return [e for arm in earlier for e in arm.evidence if e.passed is False]
 
     def last(self, label: str) -> Arm:
         """The arm of the deciding round."""
@@ -149,9 +165,14 @@ class Rounds:
         assert sampler is not None
         want_trace = label != REFERENCE and self.design.access == "white"
         request = SampleRequest(n, stop, self._key(label, stage, j), device=self.design.device, want_trace=want_trace)
-        run = sampler.sample(request)
-        check_answer(run, request, self.target.n_types)
-        return run
+        if label == REFERENCE:
+            return ask_reference(sampler, request, self.target.n_types, seconds=self.design.call_seconds)
+        try:
+            run = ask(sampler, request, self.target.n_types, seconds=self.design.call_seconds)
+        except Exception as problem:
+            self.problems[label] = problem
+            raise
+        return run if self.design.access == "white" else replace(run, trace=None)
 
     def _size(self, label: str, j: int) -> int:
         if j == 1:
@@ -167,7 +188,28 @@ class Rounds:
                 )
         return self.design.n_sequences * growth
 
-    def _tests(self, label: str, j: int, run: SampleRun, scores: Scores | None) -> tuple[list[Evidence], list[str]]:
+    def _invalid(self, label: str, j: int, run: SampleRun, scores: Scores | None) -> list[Evidence]:
+        """What makes this round's evidence invalid: broken scores, or sequences of an earlier key once more."""
+        from tppsd_bench.stats.preconditions import check_scores
+
+        earlier = [self.pilot(label).events, *(self.arm(label, i).run.events for i in range(1, j))]
+        found = [fresh_seeds(run.events, earlier), *(check_scores(run.events, scores) if scores is not None else ())]
+        return [e for e in found if e.passed is False]
+
+    def _laws(self, label: str, run: SampleRun) -> Conditional | None:
+        """The target's laws of all events where the white box needs them anyway: scores then cost no second pass."""
+        wanted = self.design.access == "white" and label != REFERENCE and run.trace is not None and run.events.horizon is None
+        return self.target.conditionals(run.events) if wanted and isinstance(self.target, ConditionalTarget) else None
+
+    def _scores(self, run: SampleRun, laws: Conditional | None) -> Scores:
+        if laws is None:
+            return scored(self.target, run.events)
+        gaps = run.events.gaps
+        return Scores(laws.log_prob(gaps), laws.cdf(gaps), laws.sf(gaps), np.exp(laws.type_log_probs(gaps)))
+
+    def _tests(
+        self, label: str, j: int, run: SampleRun, scores: Scores | None, laws: Conditional | None
+    ) -> tuple[list[Evidence], list[str]]:
         if scores is None:
             return [], ["conditional PIT and all grey-box tests: access is black box, no target scores"]
         from tppsd_bench.stats.grey import grey_battery
@@ -187,7 +229,7 @@ class Rounds:
         )  # fmt: skip
         if label == REFERENCE:
             return evidence, []
-        more, missing = self._whitebox(label, run, rng)
+        more, missing = self._whitebox(label, run, rng, laws)
         return evidence + more + (self._promises(label) if j == 1 else []), missing
 
     def _batch_row(self, batch: EventBatch) -> NDArray[np.int64] | None:
@@ -206,11 +248,11 @@ class Rounds:
 
         pilot, d, n_types = self.pilot(label), self.design, self.target.n_types
         trace = pilot.trace if label != REFERENCE and pilot.events.n_events else None
-        max_k, k_values = (int(trace.event_k.max()), frequent(trace.event_k)) if trace is not None else (None, ())
+        max_k, k_values = policy_k(trace, d.pilot_stop) if trace is not None else (None, ())
         strata = standard_strata(n_types, max_k=max_k, k_values=k_values, batch_row=d.batch_size is not None)
         expected: Expected = {}
         if trace is not None and d.stop.n_events is not None and len(k_values) == 1:
-            expected = expected_strata(trace, d.n_sequences * d.stop.n_events)
+            expected = expected_strata(trace, d.pilot_stop, d.n_sequences * d.stop.n_events)
         m = None
         if d.stop.horizon is not None:
             m = int(budget.STRATUM_FRACTION * d.n_sequences * (pilot.events.n_events / max(len(pilot.events), 1) + 1))
@@ -228,7 +270,18 @@ class Rounds:
             strata, expected, m, law_tests, whitebox.family_size(rule, n_types, has_draft, has_conditionals=has_laws)
         )
 
-    def _whitebox(self, label: str, run: SampleRun, rng: np.random.Generator) -> tuple[list[Evidence], list[str]]:
+    def tolerance(self, label: str) -> tolerance.Tolerance:
+        """What rounding may do, measured on the pilot."""
+        if label not in self._tolerances:
+            subject = self.subjects[label]
+            self._tolerances[label] = tolerance.measure(
+                self.pilot(label), self.target, subject.draft, subject.sampler.declares.rule
+            )
+        return self._tolerances[label]
+
+    def _whitebox(
+        self, label: str, run: SampleRun, rng: np.random.Generator, laws: Conditional | None
+    ) -> tuple[list[Evidence], list[str]]:
         subject = self.subjects[label]
         rule: Rule = subject.sampler.declares.rule
         if self.design.access != "white" or run.trace is None:
@@ -236,17 +289,19 @@ class Rounds:
             return [], [f"acceptance identity, role laws and all white-box tests: {why}"]
         from tppsd_bench.stats.whitebox import inspect_run
 
-        found = inspect_run(run, self.target, subject.draft, rule, rng, tol=self.design.tolerance)
+        tol = self.tolerance(label).log_density
+        found = inspect_run(run, self.target, subject.draft, rule, rng, tol=tol, laws=laws)
         return list(found.evidence), list(found.not_possible)
 
     def _promises(self, label: str) -> list[Evidence]:
-        """Reproducibility and batch independence, on a few short sequences, where the sampler declares them."""
+        """Reproducibility and batch independence, where the sampler declares them: the pilot's first sequences once more."""
         from tppsd_bench.stats.whitebox.reproducible import reproducible
 
-        request = SampleRequest(
-            PROMISE_SEQUENCES, self.design.pilot_stop, self._key(label, "promises", 1), device=self.design.device
-        )
-        return reproducible(self.subjects[label].sampler, request, rtol=self.design.batch_rtol)
+        d = self.design
+        n = min(PROMISE_SEQUENCES, d.pilot_sequences)
+        request = SampleRequest(n, d.pilot_stop, self._key(label, "screen", 1), device=d.device)
+        whole = self.pilot(label).events.select(slice(0, n)) if d.pilot_sequences > n else None
+        return reproducible(self.subjects[label].sampler, request, rtol=self.tolerance(label).batch_rtol, whole=whole)
 
 
 def sequence_log_likelihood(batch: EventBatch, scores: Scores) -> NDArray[np.float64]:
@@ -257,25 +312,3 @@ def sequence_log_likelihood(batch: EventBatch, scores: Scores) -> NDArray[np.flo
         if scores.crossing_cdf is not None:
             total = total + np.log1p(-scores.crossing_cdf)
     return np.asarray(total, dtype=np.float64)
-
-
-def check_answer(run: SampleRun, request: SampleRequest, n_types: int) -> None:
-    """Refuse a run that is not what was asked for, with one sentence."""
-    from tppsd_bench.errors import InputError
-
-    events = run.events
-    events.validate("sampler under test")
-    if len(events) != request.n_sequences:
-        raise InputError(f"The sampler returned {len(events)} sequences; {request.n_sequences} were requested.")
-    if events.n_types > n_types:
-        raise InputError(f"The sampler's events have {events.n_types} types but the target has {n_types}.")
-    wanted = request.stop.n_events
-    if wanted is not None and (events.lengths != wanted).any():
-        i = int(np.flatnonzero(events.lengths != wanted)[0])
-        raise InputError(
-            f"The sampler's sequence {i} has {events.lengths[i]} events; the stop rule asked for {wanted} in each."
-        )
-    if wanted is None and events.horizon is None:
-        raise InputError(
-            f"The sampler's events carry no horizon; the stop rule asked for {request.stop.horizon:g}: set EventBatch.horizon."
-        )

@@ -12,6 +12,7 @@ from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import Target
 from tppsd_bench.results import Axis, Evidence
 from tppsd_bench.stats.base import FloatArray, IntArray
+from tppsd_bench.stats.scored import scored
 
 TOLERANCE = 5e-3
 """Allowed |F(b) - F(a) - integral of f| and |total mass - 1|."""
@@ -98,7 +99,7 @@ def _score_grid(target: Target, batch: EventBatch, row: int, index: int, grid: F
     gaps[:, -1] = grid
     types: IntArray = np.tile(batch.types[start : start + index + 1], len(grid))
     lengths = np.full(len(grid), index + 1, dtype=np.int64)
-    scores = target.score(EventBatch(gaps.ravel(), types, lengths, batch.n_types))
+    scores = scored(target, EventBatch(gaps.ravel(), types, lengths, batch.n_types))
     at = np.cumsum(lengths) - 1
     return np.asarray(scores.log_density, dtype=np.float64)[at], np.asarray(scores.cdf, dtype=np.float64)[at]
 

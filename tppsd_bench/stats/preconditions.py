@@ -11,11 +11,12 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import Scores, Target
+from tppsd_bench.protocols import ConditionalTarget, Scores, Target
 from tppsd_bench.results import Axis, Evidence
 from tppsd_bench.stats.base import FloatArray, IntArray
 from tppsd_bench.stats.cross_sequence import duplicates
 from tppsd_bench.stats.density import density_evidence
+from tppsd_bench.stats.scored import scored
 
 TOLERANCE = 1e-4
 """Allowed |difference| / (1 + |value|) of two passes over the same history: ten times what float32 networks show."""
@@ -39,18 +40,17 @@ def check_target(target: Target, batch: EventBatch, rng: Generator, *, tolerance
     few = _sample(batch, rng)
     if few.n_events == 0:
         return out
-    scores = target.score(few)
-    shapes = shapes_match(few, scores)
-    out.append(shapes)
-    if not shapes.passed:
-        return out
-    out += [finite_scores(few, scores), types_sum(few, scores)]
-    if out[-2].passed is False:
+    scores = scored(target, few)
+    one_pass = check_scores(few, scores)
+    out += one_pass
+    if not all(e.passed for e in one_pass[:2]):
         return out
     out.append(_prefix_invariance(target, few, scores, rng, tolerance))
     out.append(_own_event(target, few, scores, rng, tolerance))
     out.append(_row_permutation(target, few, scores, rng, tolerance))
     out.append(density_evidence(target, few, rng))
+    if isinstance(target, ConditionalTarget):
+        out.append(_conditionals(target, few, scores, tolerance))
     if batch.horizon is not None:
         out.append(_crossing(target, few, scores, tolerance))
     return out
@@ -59,6 +59,12 @@ def check_target(target: Target, batch: EventBatch, rng: Generator, *, tolerance
 def check_batch(batch: EventBatch) -> list[Evidence]:
     """The batch as data: no sequence twice, no clock too coarse for a continuous law."""
     return [_no_duplicates(batch), _clock(batch)]
+
+
+def check_scores(batch: EventBatch, scores: Scores) -> list[Evidence]:
+    """What one pass over finished sequences shows: arrays aligned, numbers finite, types that sum to 1."""
+    shapes = shapes_match(batch, scores)
+    return [shapes, finite_scores(batch, scores), types_sum(batch, scores)] if shapes.passed else [shapes]
 
 
 # -- the batch ------------------------------------------------------------------------------------------------------------
@@ -168,7 +174,7 @@ def _prefix_invariance(target: Target, batch: EventBatch, scores: Scores, rng: G
     worst, where = 0.0, ""
     for cut in cuts:
         prefix = batch.prefix(int(cut))
-        short = target.score(prefix)
+        short = scored(target, prefix)
         kept = np.flatnonzero(batch.event_index < cut)
         gap, at, what = _difference(short, scores, np.arange(len(kept)), kept)
         if gap > worst:
@@ -196,8 +202,8 @@ def _own_event(target: Target, batch: EventBatch, scores: Scores, rng: Generator
     end = cut.offsets[1:] - 1
     types = cut.types.copy()
     types[end] = (types[end] + 1) % batch.n_types
-    changed = target.score(EventBatch(cut.gaps, types, cut.lengths, cut.n_types))
-    gap, at, what = _difference(changed, target.score(cut), end, end)
+    changed = scored(target, EventBatch(cut.gaps, types, cut.lengths, cut.n_types))
+    gap, at, what = _difference(changed, scored(target, cut), end, end)
     detail = ""
     if gap > tolerance:
         detail = (
@@ -215,7 +221,7 @@ def _row_permutation(target: Target, batch: EventBatch, scores: Scores, rng: Gen
     permuted = batch.select(order)
     starts = batch.offsets[:-1][order]
     back = np.repeat(starts, permuted.lengths) + permuted.event_index
-    gap, at, what = _difference(target.score(permuted), scores, np.arange(permuted.n_events), back)
+    gap, at, what = _difference(scored(target, permuted), scores, np.arange(permuted.n_events), back)
     detail = ""
     if gap > tolerance:
         i, j = batch.locate(int(back[at]))
@@ -224,6 +230,25 @@ def _row_permutation(target: Target, batch: EventBatch, scores: Scores, rng: Gen
             "rows must be independent: check padding masks and operations across the batch axis"
         )
     return _evidence("validity.rows", gap <= tolerance, gap, batch.n_events, detail)
+
+
+def _conditionals(target: ConditionalTarget, batch: EventBatch, scores: Scores, tolerance: float) -> Evidence:
+    """The conditional laws that a target hands out must be those by which it scores."""
+    laws, gaps = target.conditionals(batch), batch.gaps
+    if len(laws) != batch.n_events:
+        said = f"conditionals() returned {len(laws)} laws for {batch.n_events} events; expected one an event, flat by sequence"
+        return _evidence("validity.conditionals", False, None, batch.n_events, said)
+    own = Scores(laws.log_prob(gaps), laws.cdf(gaps), laws.sf(gaps), np.exp(laws.type_log_probs(gaps)))
+    every = np.arange(batch.n_events)
+    gap, at, what = _difference(own, scores, every, every)
+    detail = ""
+    if gap > tolerance:
+        i, j = batch.locate(at)
+        detail = (
+            f"Sequence {i}, event {j}: {what} of conditionals() and of score() differ by {gap:.2g} (relative); "
+            "both must be the law of event i given the events before it"
+        )
+    return _evidence("validity.conditionals", gap <= tolerance, gap, batch.n_events, detail)
 
 
 def _crossing(target: Target, batch: EventBatch, scores: Scores, tolerance: float) -> Evidence:
@@ -236,7 +261,7 @@ def _crossing(target: Target, batch: EventBatch, scores: Scores, tolerance: floa
     end = np.cumsum(lengths) - 1
     gaps, types = np.empty(int(lengths.sum())), np.zeros(int(lengths.sum()), dtype=np.int64)
     gaps[at], gaps[end], types[at] = batch.gaps, rest, batch.types
-    appended = target.score(EventBatch(gaps, types, lengths, batch.n_types)).cdf[end]
+    appended = scored(target, EventBatch(gaps, types, lengths, batch.n_types)).cdf[end]
     off = np.abs(appended - scores.crossing_cdf)
     i = int(np.argmax(off))
     detail = ""

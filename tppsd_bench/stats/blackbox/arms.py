@@ -16,7 +16,8 @@ from tppsd_bench.stats.blackbox.summaries import Summaries
 
 MAX_PAIRWISE = 800  # sequences of the energy distance: one permutation costs their square
 SCREENED_PER_ARM = 200
-_SCREEN_DEPTH = 32  # per arm and end: beyond this the count of outlying sequences stops
+_SCREEN_DEPTH = 16  # per arm and end: beyond this the count of outlying sequences stops
+_MANY = 256  # sequences from which float32 sums of distances are exact enough: ties by repeated labellings are long gone
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,27 @@ class PooledArms:
     n_arms: int
 
     @cached_property
-    def distances(self) -> FloatArray:
+    def distances(self) -> NDArray[Any]:
         """Euclidean distances between the normal-score vectors of the first ``MAX_PAIRWISE`` blind rows."""
         x = self.summaries.normal_scores[self.blind_rows[:MAX_PAIRWISE]]
-        out: FloatArray = cdist(x, x)
+        return cdist(x, x).astype(np.float32 if len(x) >= _MANY else np.float64)
+
+    @cached_property
+    def stacked(self) -> dict[np.dtype[Any], tuple[NDArray[Any], dict[str, slice]]]:
+        """All summaries of a dtype side by side, (n, all columns), and the columns of each."""
+        out: dict[np.dtype[Any], tuple[NDArray[Any], dict[str, slice]]] = {}
+        linear = self.summaries.linear
+        for dtype in {table.dtype for table in linear.values()}:
+            names = [name for name, table in linear.items() if table.dtype == dtype]
+            ends = np.cumsum([linear[name].shape[1] for name in names])
+            columns = {name: slice(int(e) - linear[name].shape[1], int(e)) for name, e in zip(names, ends, strict=True)}
+            out[dtype] = np.concatenate([linear[name] for name in names], axis=1), columns
         return out
+
+    @cached_property
+    def totals(self) -> dict[str, NDArray[Any]]:
+        """Summaries of all arms together."""
+        return {name: table.sum(axis=0, dtype=table.dtype) for name, table in self.summaries.linear.items()}
 
     @cached_property
     def extremes(self) -> list[tuple[IntArray, IntArray]]:
@@ -58,19 +75,21 @@ class LabelledArm:
     labels: NDArray[np.bool_]
     size: int
     pooled: PooledArms
+    given_distance_sums: NDArray[Any] | None = None
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.sums[name]
 
     @cached_property
-    def pairwise_labels(self) -> FloatArray:
+    def pairwise_labels(self) -> NDArray[Any]:
         """(b, p) the columns of ``labels`` that the energy distance looks at."""
-        return self.labels[:, self.pooled.blind_rows[:MAX_PAIRWISE]].astype(np.float64)
+        return self.labels[:, self.pooled.blind_rows[:MAX_PAIRWISE]].astype(self.pooled.distances.dtype)
 
     @cached_property
-    def distance_sums(self) -> FloatArray:
+    def distance_sums(self) -> NDArray[Any]:
         """(b, p) summed distance of each of those sequences to the arm's."""
-        return self.pairwise_labels @ self.pooled.distances
+        given = self.given_distance_sums
+        return self.pairwise_labels @ self.pooled.distances if given is None else given
 
 
 @dataclass(frozen=True)

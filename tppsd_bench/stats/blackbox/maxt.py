@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -74,14 +75,22 @@ class PermutationGroup:
             done += size
 
     def _sums(self, labels: NDArray[np.int16]) -> list[ArmSums]:
-        linear = self.pooled.summaries.linear
-        arms = []
-        for number, size in enumerate(np.bincount(self.arm)):
-            mask = labels == number
-            by_dtype = {np.dtype(d): mask.astype(d) for d in (np.float32, np.float64)}
-            sums = {name: by_dtype[table.dtype] @ table for name, table in linear.items()}
-            arms.append(LabelledArm(sums, mask, int(size), self.pooled))
-        return [ArmSums(arm, arms[-1]) for arm in arms[:-1]]
+        """One matrix product a dtype and arm; the reference arm is what the others leave of the whole."""
+        summed = [self._arm(labels == number) for number in range(len(self.cells))]
+        rest = {name: self.pooled.totals[name] - sum(arm[name] for arm in summed) for name in self.pooled.totals}
+        sizes = np.bincount(self.arm)
+        arms = [LabelledArm(sums, labels == c, int(sizes[c]), self.pooled) for c, sums in enumerate(summed)]
+        distances = self.pooled.distances.sum(axis=0) - sum(arm.distance_sums for arm in arms)
+        reference = LabelledArm(rest, labels == len(arms), int(sizes[-1]), self.pooled, distances)
+        return [ArmSums(arm, reference) for arm in arms]
+
+    def _arm(self, mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+        """(b, k) sums of every summary over the labelled rows."""
+        out: dict[str, NDArray[Any]] = {}
+        for dtype, (table, columns) in self.pooled.stacked.items():
+            sums = mask.astype(dtype) @ table
+            out |= {name: sums[:, at] for name, at in columns.items()}
+        return out
 
     def values(self, n_permutations: int, rng: Generator) -> FloatArray:
         """(cells, statistics, 1 + B) raw statistics; entry 0 is observed."""

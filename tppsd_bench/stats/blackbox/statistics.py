@@ -174,9 +174,10 @@ class EnergyDistance(_Direct):
     def value(self, arms: ArmSums) -> FloatArray:
         a, r = arms.sut.pairwise_labels, arms.reference.pairwise_labels
         n_a, n_r = np.maximum(a.sum(axis=1), 1), np.maximum(r.sum(axis=1), 1)
-        between = np.einsum("bn,bn->b", arms.sut.distance_sums, r) / (n_a * n_r)
-        within_a = np.einsum("bn,bn->b", arms.sut.distance_sums, a) / n_a**2
-        within_r = np.einsum("bn,bn->b", arms.reference.distance_sums, r) / n_r**2
+        to_a, to_r = arms.sut.distance_sums, arms.reference.distance_sums
+        between = np.einsum("bn,bn->b", to_a, r).astype(np.float64) / (n_a * n_r)
+        within_a = np.einsum("bn,bn->b", to_a, a).astype(np.float64) / n_a**2
+        within_r = np.einsum("bn,bn->b", to_r, r).astype(np.float64) / n_r**2
         within = within_a + within_r
         out: FloatArray = np.maximum(2 * between - within, 0.0) / np.maximum(2 * between, 1e-300)
         return out

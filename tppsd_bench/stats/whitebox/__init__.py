@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tppsd_bench import budget
-from tppsd_bench.protocols import ConditionalTarget, Counts, Rule, SampleRun, Target
+from tppsd_bench.protocols import Conditional, ConditionalTarget, Counts, Rule, SampleRun, Target
 from tppsd_bench.results import Axis, Evidence
 from tppsd_bench.stats.whitebox.acceptance import acceptance_identity
 from tppsd_bench.stats.whitebox.accounting import accounting
@@ -21,6 +21,7 @@ from tppsd_bench.stats.whitebox.draft_direction import POSITIONS as DIRECTION_PO
 from tppsd_bench.stats.whitebox.draft_direction import draft_direction
 from tppsd_bench.stats.whitebox.draft_law import POSITIONS as DRAFT_POSITIONS
 from tppsd_bench.stats.whitebox.draft_law import draft_law
+from tppsd_bench.stats.whitebox.gap_integrals import GapIntegrals
 from tppsd_bench.stats.whitebox.reproducible import reproducible
 from tppsd_bench.stats.whitebox.role_law import role_law, roles
 from tppsd_bench.stats.whitebox.support import support
@@ -97,25 +98,30 @@ def inspect_run(
     stale_draft: bool = False,
     max_rows: int = 4096,
     measured: Counts | None = None,
+    laws: Conditional | None = None,
 ) -> WhiteBox:
-    """Evidence and what was not possible, in one pass; arguments as in ``whitebox_battery``."""
+    """Evidence and what was not possible, in one pass; arguments as in ``whitebox_battery``.
+
+    ``laws``: ``target.conditionals(run.events)`` where the caller has it already: a pass saved.
+    """
     if rule not in VERIFYING_RULES:
         return WhiteBox((), (f"white box: the declared rule is {rule}, which has no verification to test",))
     if run.trace is None:
         return WhiteBox((), ("white box: the run has no trace",))
-    c = line_up(run, target, draft, rule)
+    c = line_up(run, target, draft, rule, laws=laws)
+    integrals = None if c.p is None or c.q is None else GapIntegrals(c, c.p, c.q, max_rows)
     missing = _access(c, run.counts, stale_draft)
     alpha = _single_level(rule, c.n_types, c.q is not None)
     evidence = density_agreement(c, tol, check_q=not stale_draft)
-    direction, why = draft_direction(c, alpha, 2 * max_rows)
+    direction, why = draft_direction(c, integrals, alpha)
     missing += why
     if stale_draft:
-        c = line_up(run, target, None, rule)
+        c, integrals = line_up(run, target, None, rule, laws=laws), None
     evidence += acceptance_identity(c, tol, alpha)
     if c.q is not None:
         found, why = draft_law(c, c.q, rng, alpha)
         evidence, missing = evidence + found, missing + why
-    found, why = role_law(c, rng, alpha, max_rows)
+    found, why = role_law(c, integrals, rng, alpha)
     evidence, missing = evidence + found + support(c, tol), missing + why
     evidence += accounting(c, run.counts, measured=measured)
     return WhiteBox((*evidence, *direction), tuple(missing))

@@ -68,16 +68,24 @@ class Contexts:
         return f"sequence {i}, event {j}, position {self.trace.event_position[flat]}"
 
 
-def line_up(run: SampleRun, target: Target, draft: ConditionalTarget | None, rule: Rule) -> Contexts:
-    """Teacher-forced laws for every record and event of ``run``; raises InputError where the trace cannot be lined up."""
+def line_up(
+    run: SampleRun, target: Target, draft: ConditionalTarget | None, rule: Rule, *, laws: Conditional | None = None
+) -> Contexts:
+    """Teacher-forced laws for every record and event of ``run``; raises InputError where the trace cannot be lined up.
+
+    ``laws``: the target's, for exactly ``run.events``, where they are known; used unless a proposal stands past the end.
+    """
     trace, events = run.trace, run.events
     if trace is None:
         raise InputError("The run has no trace; ask the sampler for one (SampleRequest.want_trace) or skip the white box.")
-    _check_shapes(trace, events)
+    check_shapes(trace, events)
     extended = _with_crossings(trace, events)
     reach = extended.lengths[trace.sequence]
     row = np.where(trace.event < reach, extended.offsets[trace.sequence] + trace.event, -1)
-    p = target.conditionals(extended) if isinstance(target, ConditionalTarget) else None
+    if laws is not None and len(laws) == extended.n_events:
+        p: Conditional | None = laws
+    else:
+        p = target.conditionals(extended) if isinstance(target, ConditionalTarget) else None
     q = draft.conditionals(extended) if draft is not None else None
     event_row = extended.offsets[events.sequence_index] + events.event_index
     if p is not None:
@@ -142,7 +150,8 @@ def _time_left(events: EventBatch) -> FloatArray:
     return left
 
 
-def _check_shapes(trace: Trace, events: EventBatch) -> None:
+def check_shapes(trace: Trace, events: EventBatch) -> None:
+    """InputError where columns of the trace have another length than what they stand for, or name what the run has not."""
     v, n = len(trace.event), events.n_events
     per_record = (
         "sequence", "round", "position", "k_round", "component", "gap", "type", "log_p", "log_q", "accepted",

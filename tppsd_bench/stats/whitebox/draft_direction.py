@@ -12,8 +12,9 @@ from tppsd_bench.protocols import BoolArray, Conditional, FloatArray, IntArray
 from tppsd_bench.results import Axis, Evidence
 from tppsd_bench.stats.base import Z95, two_sided_normal
 from tppsd_bench.stats.whitebox.contexts import Contexts
-from tppsd_bench.stats.whitebox.quadrature import integrate
+from tppsd_bench.stats.whitebox.gap_integrals import P, P_S, Q, Q_S, GapIntegrals
 from tppsd_bench.stats.whitebox.uniformity import min_detectable_z
+from tppsd_bench.stats.whitebox.weights import clipped_score
 
 POSITIONS = ("all", "first", "inner", "bonus")
 _MIN_INFORMATION = 20.0  # sum of E_p s^2: below it lambda's standard error is above 0.22 and the tail is not normal
@@ -30,22 +31,21 @@ class _Scores:
     drift: FloatArray
 
 
-def draft_direction(c: Contexts, alpha: float, max_rows: int) -> tuple[list[Evidence], list[str]]:
+def draft_direction(c: Contexts, integrals: GapIntegrals | None, alpha: float) -> tuple[list[Evidence], list[str]]:
     """Score test of (1 - lambda) p + lambda q at lambda = 0, for gaps and types, pooled and by position in the round.
 
     s = q(x)/p(x) - 1 clipped at 20 and recentred exactly (gaps by quadrature, cut at the time left of a horizon run; types by
     sums). Z = sum s / sqrt(sum E_p s^2), lambda-hat = sum s / sum (E_q s - E_p s). Position is known before each draw. Gaps
-    take the first ``max_rows`` events, types all. Sees the rejection position lost over whole sequences.
+    take the first events (``GapIntegrals.direction``), types all. Sees the rejection position lost over whole sequences.
     """
-    if c.p is None or c.q is None:
+    if integrals is None:
         return [], ["draft_direction: needs conditionals of both the target and the draft"]
     if not c.events.n_events:
         return [], ["draft_direction: the run has no events"]
-    at = np.arange(min(max_rows, c.events.n_events))
-    members = [("gap", at, _gap_scores(c, c.p, c.q, at))]
+    members = [("gap", integrals.direction, _gap_scores(c, integrals))]
     if c.n_types > 1:
         every = np.arange(c.events.n_events)
-        members.append(("type", every, _type_scores(c, c.p, c.q, every)))
+        members.append(("type", every, _type_scores(c, integrals.p, integrals.q, every)))
     evidence: list[Evidence] = []
     missing: list[str] = []
     position, k = c.trace.event_position, c.trace.event_k
@@ -65,35 +65,20 @@ def draft_direction(c: Contexts, alpha: float, max_rows: int) -> tuple[list[Evid
     return evidence, missing
 
 
-def _gap_scores(c: Contexts, p: Conditional, q: Conditional, events: IntArray) -> _Scores:
-    rows, gap, left = c.event_row[events], c.events.gaps[events], c.time_left[events]
-
-    def moments(p: Conditional, q: Conditional, x: FloatArray) -> FloatArray:
-        log_p, log_q = p.log_prob(x), q.log_prob(x)
-        s = _clipped(log_p, log_q)
-        f, g = np.exp(log_p), np.exp(log_q)
-        return np.stack([f, f * s, f * s**2, f * s**3, f * s**4, g, g * s])
-
-    _, whole = integrate(p, q, rows, gap, left, moments)
-    raw = whole[1:5] / whole[0]
-    s = _clipped(p.take(rows).log_prob(gap), q.take(rows).log_prob(gap))
-    return _centred(s, raw, whole[6] / np.where(whole[5] > 0, whole[5], 1.0))
+def _gap_scores(c: Contexts, integrals: GapIntegrals) -> _Scores:
+    events = integrals.direction
+    rows, gap = c.event_row[events], c.events.gaps[events]
+    whole = integrals.whole(events, slice(P, Q_S + 1))
+    s = clipped_score(integrals.p.take(rows).log_prob(gap), integrals.q.take(rows).log_prob(gap))
+    return _centred(s, whole[P_S:Q] / whole[P], whole[Q_S] / np.where(whole[Q] > 0, whole[Q], 1.0))
 
 
 def _type_scores(c: Contexts, p: Conditional, q: Conditional, events: IntArray) -> _Scores:
     rows, gap = c.event_row[events], c.events.gaps[events]
     log_p, log_q = p.take(rows).type_log_probs(gap), q.take(rows).type_log_probs(gap)
-    s, f, g = _clipped(log_p, log_q), np.exp(log_p), np.exp(log_q)
+    s, f, g = clipped_score(log_p, log_q), np.exp(log_p), np.exp(log_q)
     raw = np.stack([(f * s**k).sum(axis=1) for k in (1, 2, 3, 4)]) / f.sum(axis=1)
     return _centred(s[np.arange(len(rows)), c.events.types[events]], raw, (g * s).sum(axis=1) / g.sum(axis=1))
-
-
-def _clipped(log_p: FloatArray, log_q: FloatArray) -> FloatArray:
-    """q/p - 1 clipped at 20; 20 where p is 0 (q decides nothing there that p ever draws)."""
-    with np.errstate(invalid="ignore"):
-        log_ratio = np.where(np.isneginf(log_p), np.inf, log_q - log_p)
-    s: FloatArray = np.expm1(np.minimum(log_ratio, math.log1p(budget.SCORE_CLIP)))
-    return s
 
 
 def _centred(s: FloatArray, raw: FloatArray, mean_q: FloatArray) -> _Scores:

@@ -14,9 +14,12 @@ FLIP_RATE = 1e-5
 """Decisions per event that float32 rounding may flip between batch sizes (|log u - log ratio| < 1e-4)."""
 
 
-def reproducible(sampler: SamplerUnderTest, request: SampleRequest, *, rtol: float = 0.0) -> list[Evidence]:
+def reproducible(
+    sampler: SamplerUnderTest, request: SampleRequest, *, rtol: float = 0.0, whole: EventBatch | None = None
+) -> list[Evidence]:
     """Same seed same sequences; a new seed new ones; independent of the batch size. Only what the sampler declares is asked.
 
+    ``whole``: the same sequences as drawn in a larger request, where there was one; else the request is drawn in two halves.
     ``rtol`` 0 asks for identical bits (float64 samplers). Above 0, between batch sizes gaps may differ by ``rtol`` up to a
     first flipped decision, and such sequences may number one more than 2e-5 times the events.
     """
@@ -38,17 +41,21 @@ def reproducible(sampler: SamplerUnderTest, request: SampleRequest, *, rtol: flo
         )
         out.append(_record("new_seed", not same, same, len(first), said))
     if declares.batch_independent and request.n_sequences > 1:
-        half = request.n_sequences // 2
-        parts = [
-            sampler.sample(
-                replace(request, n_sequences=n, first_sequence=request.first_sequence + at, prompt=_part(request, at, n))
-            )
-            for at, n in ((0, half), (half, request.n_sequences - half))
-        ]
-        joined = EventBatch.concat([part.events for part in parts])
+        joined = _in_halves(sampler, request) if whole is None else whole
         allowed = 1 + int(2 * FLIP_RATE * first.n_events) if rtol > 0 else 0
         out.append(_evidence("batch_size", first, joined, allowed, rtol, "sequences depend on the size of their batch"))
     return out
+
+
+def _in_halves(sampler: SamplerUnderTest, request: SampleRequest) -> EventBatch:
+    half = request.n_sequences // 2
+    parts = [
+        sampler.sample(
+            replace(request, n_sequences=n, first_sequence=request.first_sequence + at, prompt=_part(request, at, n))
+        )
+        for at, n in ((0, half), (half, request.n_sequences - half))
+    ]
+    return EventBatch.concat([part.events for part in parts])
 
 
 def _part(request: SampleRequest, at: int, n: int) -> EventBatch | None:

@@ -16,8 +16,9 @@ from tppsd_bench.protocols import (
 )
 from tppsd_bench.results import Evidence
 from tppsd_bench.stats.whitebox.contexts import Contexts
-from tppsd_bench.stats.whitebox.quadrature import Integrand, integrate
+from tppsd_bench.stats.whitebox.gap_integrals import ACCEPTED, RESIDUAL, GapIntegrals
 from tppsd_bench.stats.whitebox.uniformity import MIN_UNIFORMS, type_pit, uniform_evidence
+from tppsd_bench.stats.whitebox.weights import role_weight
 
 GAP_ROLES = ("gap.accepted", "gap.residual", "gap.target")
 TYPE_ROLES = ("type.accepted", "type.residual", "type.after_residual_gap", "type.target")
@@ -29,12 +30,14 @@ def roles(rule: Rule, n_types: int) -> tuple[str, ...]:
     return tuple(k for k in kinds if not (rule == "leviathan_joint" and k == "type.after_residual_gap"))
 
 
-def role_law(c: Contexts, rng: np.random.Generator, alpha: float, max_rows: int) -> tuple[list[Evidence], list[str]]:
+def role_law(
+    c: Contexts, integrals: GapIntegrals | None, rng: np.random.Generator, alpha: float
+) -> tuple[list[Evidence], list[str]]:
     """PIT of each emitted gap and type under its role's law, by quadrature; and what could not be tested.
 
     Accepted ~ min(p, q), residual ~ (p - q)+, target ~ p, all normalised, by the component's *own* outcome; a type after a
     residual gap ~ p(.|H, gap). In horizon runs gap laws are cut at the time left (the draw that crossed was not kept).
-    Quadrature takes the first ``max_rows`` events of a role, a choice that no draw influences.
+    ``integrals`` is None where the laws of target or draft are not at hand.
     """
     t = c.trace
     masks = {
@@ -49,11 +52,11 @@ def role_law(c: Contexts, rng: np.random.Generator, alpha: float, max_rows: int)
     evidence: list[Evidence] = []
     missing: list[str] = []
     for kind in roles(c.rule, c.n_types):
-        events = _usable(c, kind, masks[kind], max_rows)
+        events = _usable(c, integrals, kind, masks[kind])
         if len(events) < MIN_UNIFORMS:
             missing.append(f"role_law.{kind}: {_why_not(c, int(masks[kind].sum()))}")
             continue
-        u = _pit(c, kind, events, rng)
+        u = _pit(c, integrals, kind, events, rng)
         lost = int((~np.isfinite(u)).sum())
         u = np.clip(u[np.isfinite(u)], 0.0, 1.0)
         if len(u) < MIN_UNIFORMS:
@@ -64,15 +67,14 @@ def role_law(c: Contexts, rng: np.random.Generator, alpha: float, max_rows: int)
     return evidence, missing
 
 
-def _usable(c: Contexts, kind: str, mask: BoolArray, max_rows: int) -> IntArray:
+def _usable(c: Contexts, integrals: GapIntegrals | None, kind: str, mask: BoolArray) -> IntArray:
     """Flat indices of the events to use; none where the laws that the role needs are not at hand."""
     needs_q = kind.endswith(("accepted", ".residual"))
-    if c.p is None or (needs_q and c.q is None):
+    if c.p is None or (needs_q and integrals is None):
         return np.empty(0, dtype=np.int64)
-    at = np.flatnonzero(mask)
-    by_quadrature = needs_q and kind.startswith("gap")
-    joint = c.rule == "leviathan_joint" and c.n_types > 1
-    return at[: max(MIN_UNIFORMS, max_rows // (c.n_types if joint else 1))] if by_quadrature else at
+    if needs_q and integrals is not None and kind.startswith("gap"):
+        return integrals.accepted if kind == "gap.accepted" else integrals.residual
+    return np.flatnonzero(mask)
 
 
 def _why_not(c: Contexts, n: int) -> str:
@@ -83,36 +85,22 @@ def _why_not(c: Contexts, n: int) -> str:
     return f"{n} events of that role, at least {MIN_UNIFORMS} are needed"
 
 
-def _pit(c: Contexts, kind: str, events: IntArray, rng: np.random.Generator) -> FloatArray:
+def _pit(
+    c: Contexts, integrals: GapIntegrals | None, kind: str, events: IntArray, rng: np.random.Generator
+) -> FloatArray:
     assert c.p is not None
     rows, gap, left = c.event_row[events], c.events.gaps[events], c.time_left[events]
-    component, role = kind.split(".")
     p = c.p.take(rows)
     if kind == "gap.target":
         u: FloatArray = p.cdf(gap) / np.where(np.isinf(left), 1.0, p.cdf(np.where(np.isinf(left), 1.0, left)))
         return u
-    if role in ("target", "after_residual_gap"):
+    if kind in ("type.target", "type.after_residual_gap"):
         return type_pit(c.events.types[events], np.exp(p.type_log_probs(gap)), rng)
-    assert c.q is not None
-    if component == "gap":
-        joint = c.rule == "leviathan_joint" and c.n_types > 1
-        below, whole = integrate(c.p, c.q, rows, gap, left, _gap_integrand(role, joint))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio: FloatArray = below[0] / whole[0]
-        return ratio
-    return type_pit(c.events.types[events], _type_weights(c.rule, role, p, c.q.take(rows), gap), rng)
-
-
-def _gap_integrand(role: str, joint: bool) -> Integrand:
-    def integrand(p: Conditional, q: Conditional, gap: FloatArray) -> FloatArray:
-        log_p, log_q = p.log_prob(gap), q.log_prob(gap)
-        if joint:
-            log_p = log_p[..., None] + p.type_log_probs(gap)
-            log_q = log_q[..., None] + q.type_log_probs(gap)
-        weight = _weight(role, log_p, log_q)
-        return weight.sum(axis=-1)[None] if joint else weight[None]
-
-    return integrand
+    assert integrals is not None
+    if kind.startswith("gap"):
+        return integrals.pit(events, ACCEPTED if kind == "gap.accepted" else RESIDUAL)
+    role = kind.split(".")[1]
+    return type_pit(c.events.types[events], _type_weights(c.rule, role, p, integrals.q.take(rows), gap), rng)
 
 
 def _type_weights(rule: Rule, role: str, p: Conditional, q: Conditional, gap: FloatArray) -> FloatArray:
@@ -124,13 +112,4 @@ def _type_weights(rule: Rule, role: str, p: Conditional, q: Conditional, gap: Fl
         log_p, log_q = log_p + p.log_prob(gap)[:, None], log_q + q.log_prob(gap)[:, None]
         top = np.maximum(log_p, log_q).max(axis=1, keepdims=True)  # only ratios matter: keep them from underflowing
         log_p, log_q = log_p - top, log_q - top
-    return _weight(role, log_p, log_q)
-
-
-def _weight(role: str, log_p: FloatArray, log_q: FloatArray) -> FloatArray:
-    """min(p, q) for accepted draws, (p - q)+ for residual ones."""
-    if role == "accepted":
-        return np.exp(np.minimum(log_p, log_q))
-    with np.errstate(invalid="ignore", over="ignore"):
-        share = np.where(np.isneginf(log_p), 0.0, np.maximum(-np.expm1(log_q - log_p), 0.0))
-    return np.exp(log_p) * share
+    return role_weight(role, log_p, log_q)

@@ -1,0 +1,232 @@
+"""The project's figures to reach, measured anew: ``python -m reference_impls.figures --release FOLDER`` prints them with intervals.
+
+One thread, CPU time, batch 1, horizon 100 from an empty history, the public release's THP on Hawkes (20 layers, 8 heads; one-layer
+draft), unless a line says otherwise. Times are paired (``tppsd_bench.measure.timing``); K and alpha come from seeds of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from reference_impls.pairs import Pair, load_pair
+from tppsd_bench.measure.promise import alpha_by_quadrature
+from tppsd_bench.measure.throughput import finite_rounds
+from tppsd_bench.measure.timing import PairedTiming, Ratio, order_statistic_ranks, paired_timing
+from tppsd_bench.protocols import SampleRequest, SampleRun, Stop
+from tppsd_bench.streams import StreamKey
+
+HORIZON = Stop(horizon=100.0)
+KEY = StreamKey(suite="figures")
+KS = (6, 8, 10, 12, 16, 20)
+CACHED, RECOMPUTING, SPECULATIVE = "target-only, cached", "target-only, recomputing", "speculative"
+Span = tuple[float, float, float]
+"""(value, low, high)."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    name: str
+    value: Span | float
+    target: str = "reported"
+    reached: bool | None = None
+    note: str = ""
+
+    def line(self) -> str:
+        shown = f"{self.value:.3g}" if isinstance(self.value, float) else "{:.3g} ({:.3g} to {:.3g})".format(*self.value)
+        verdict = {True: "reached", False: "MISSED", None: ""}[self.reached]
+        return f"{self.name:<58} {shown:<28} {self.target:<10} {verdict:<8} {self.note}".rstrip()
+
+
+def at_most(name: str, value: Span, limit: float, note: str = "") -> Figure:
+    return Figure(name, value, f"<= {limit:g}", value[0] <= limit, note)
+
+
+def at_least(name: str, value: Span, limit: float, note: str = "") -> Figure:
+    return Figure(name, value, f">= {limit:g}", value[0] >= limit, note)
+
+
+def draw(sampler: Any, n: int, stop: Stop, seed: int, stage: str, *, trace: bool = False) -> SampleRun:
+    run: SampleRun = sampler.sample(SampleRequest(n, stop, KEY.replace(seed=seed, stage=stage), want_trace=trace))
+    return run
+
+
+def side(sampler: Any, stop: Stop = HORIZON, n: int = 1) -> Callable[[int], int]:
+    return lambda seed: draw(sampler, n, stop, seed, "timing").events.n_events
+
+
+def of_ratio(ratio: Ratio) -> Span:
+    return ratio.median, ratio.lower, ratio.upper
+
+
+def ms_per_event(timing: PairedTiming, name: str) -> Span:
+    """Median over pairs with its order-statistic interval."""
+    values = 1000 * np.sort(timing.cpu[:, timing.sides.index(name)])
+    low, high = order_statistic_ranks(len(values), timing.coverage)
+    return float(np.median(values)), float(values[low - 1]), float(values[high - 1])
+
+
+def best_k(pair: Pair, seed: int) -> int:
+    """The fastest K on calibration seeds: CPU time per event over three sequences each."""
+
+    def cost(k: int) -> float:
+        sampler = pair.sampler("speculative", k=k)
+        draw(sampler, 1, Stop(n_events=40), seed, "warm-up")
+        begun = time.process_time()
+        n = sum(draw(sampler, 1, HORIZON, seed + i, "calibration").events.n_events for i in range(3))
+        return (time.process_time() - begun) / n
+
+    return min(KS, key=cost)
+
+
+def times(pair: Pair, seed: int, pairs: int) -> Iterator[Figure]:
+    """Target-only, speculative at the best K, their ratio, and the recomputing baseline in the same run."""
+    rng = KEY.replace(seed=seed, purpose="timing").generator()
+    k = best_k(pair, seed)
+    speculative = pair.sampler("speculative", k=k)
+    sides = {CACHED: side(pair.sampler("target_only")), SPECULATIVE: side(speculative)}
+    timing = paired_timing(sides, baseline=CACHED, again=SPECULATIVE, rng=rng, pairs=pairs)
+    cached = ms_per_event(timing, CACHED)
+    noted = f"{timing.n_pairs} pairs, {100 * timing.coverage:g} % intervals"
+    yield at_most("target-only, cached, ms/event", cached, 3.0, noted)
+    yield at_most(f"speculative, K = {k} (chosen on other seeds), ms/event", ms_per_event(timing, SPECULATIVE), 0.87)
+    ratio = of_ratio(timing.ratio(SPECULATIVE))
+    yield at_least("speculative over cached target-only, CPU time", ratio, 4.0)
+    yield Figure("  the same in wall time", of_ratio(timing.ratio(SPECULATIVE, "wall")))
+    yield Figure("  A/A: speculative against itself", of_ratio(timing.ratio("A/A")), "1", not timing.unsettled())
+    few = 3
+    anew = paired_timing(
+        {RECOMPUTING: side(pair.sampler("target_only_recompute")), SPECULATIVE: side(speculative)}, baseline=RECOMPUTING,
+        again=SPECULATIVE, rng=rng, pairs=few, min_pairs=few, coverage=0.75, max_warmup=1,
+    )  # fmt: skip
+    yield Figure("target-only, recomputing the history, ms/event", ms_per_event(anew, RECOMPUTING), note=f"{few} pairs, range")
+    yield Figure("speculative over recomputing target-only", of_ratio(anew.ratio(SPECULATIVE)), note=f"{few} pairs, range")
+
+
+def forwards(pair: Pair, seed: int, k: int = 10, m: int = 500, n: int = 64) -> Iterator[Figure]:
+    """Events per target forward in runs of ``m`` events, against m / R(m) with alpha by quadrature on other seeds."""
+    stop = Stop(n_events=m)
+    histories = draw(pair.sampler("target_only", batch_size=16), 16, stop, seed, "quadrature").events
+    rng = KEY.replace(seed=seed, purpose="quadrature").generator()
+    alpha = alpha_by_quadrature(pair.target, pair.drafts["shipped"], histories, "leviathan_two_step", rng, n_contexts=1024)
+    run = draw(pair.sampler("speculative", k=k, batch_size=64), n, stop, seed, "forwards", trace=True)
+    assert run.trace is not None
+    each = np.bincount(run.trace.round_sequence, minlength=n)
+    error = 1.96 * float(each.std(ddof=1)) / n**0.5
+    mean, promised = float(each.mean()), alpha.events_per_forward(m, k)
+    ends = [finite_rounds(m, k, alpha.value + s * 1.96 * alpha.standard_error) for s in (1, -1)]
+    yield Figure(f"alpha by quadrature on other seeds, {alpha.n_contexts} contexts", _around(alpha.value, alpha.standard_error))
+    yield Figure(
+        f"events per target forward, {m} events, K = {k}", (m / mean, m / (mean + error), m / (mean - error)),
+        note=f"m/R(m) = {promised:.3f}",
+    )  # fmt: skip
+    share = 100 * finite_rounds(m, k, alpha.value) / mean
+    yield at_least("  as % of m/R(m)", (share, 100 * ends[0] / (mean + error), 100 * ends[1] / (mean - error)), 97.0)
+
+
+def _around(value: float, error: float) -> Span:
+    return value, value - 1.96 * error, value + 1.96 * error
+
+
+def history(pair: Pair, seed: int, length: int = 4000, repeats: int = 60) -> Iterator[Figure]:
+    """A cached target-only step (one event in, one gap out) after ``length`` events; the history is encoded once, in blocks."""
+    model = pair.target
+    source = draw(pair.sampler("target_only", batch_size=8), 8, Stop(n_events=length // 8), seed, "history").events
+    gaps, types = source.gaps[None, :length], source.types[None, :length]
+    cache = model.start(1, length + 2)
+    for begin in range(0, length, 200):
+        block = slice(begin, begin + 200)
+        model.extend(cache, gaps[:, block], types[:, block], np.array([gaps[:, block].shape[1]]))
+    u = KEY.replace(seed=seed, purpose="history").generator().random((repeats, 1, 2))
+    seconds = []
+    for i in range(repeats):
+        begun = time.process_time()
+        model.extend(cache, gaps[:, :1], types[:, :1], np.array([1])).sample_gap(u[i])
+        seconds.append(time.process_time() - begun)
+        cache.rollback(np.array([length]))
+    values = 1000 * np.sort(seconds)
+    low, high = order_statistic_ranks(repeats, 0.999)
+    span = float(np.median(values)), float(values[low - 1]), float(values[high - 1])
+    yield at_most(f"cached target-only at history {length:,}, ms/event", span, 8.0, f"{repeats} steps, 99.9 % interval")
+
+
+def batch(pair: Pair, seed: int, k: int = 10, pairs: int = 6) -> Iterator[Figure]:
+    """Events a second of 64 sequences in one batch over those of single sequences."""
+    sides = {"batch 1": side(pair.sampler("speculative", k=k)), "batch 64": side(pair.sampler("speculative", k=k), n=64)}
+    timing = paired_timing(
+        sides, baseline="batch 1", rng=KEY.replace(seed=seed, purpose="batch").generator(), pairs=pairs, min_pairs=pairs,
+        coverage=0.9, max_warmup=1,
+    )  # fmt: skip
+    ratio = of_ratio(timing.ratio("batch 64"))
+    yield at_least(f"batch 64 over batch 1, events/s, speculative, K = {k}", ratio, 3.0, f"{pairs} pairs, 90 % interval")
+
+
+def battery(pair: Pair, seed: int, n: int = 200, m: int = 160) -> Iterator[Figure]:
+    """CPU seconds of the grey, white and black box on one cell and its reference, sampling left out."""
+    from tppsd_bench.stats.blackbox import blackbox_battery
+    from tppsd_bench.stats.grey import grey_battery
+    from tppsd_bench.stats.whitebox import inspect_run
+
+    stop, rng = Stop(n_events=m), KEY.replace(seed=seed, purpose="pit").generator()
+    run = draw(pair.sampler("speculative", k=5, draft="stress", batch_size=64), n, stop, seed, "battery", trace=True)
+    reference = draw(pair.sampler("target_only", batch_size=64), n, stop, seed, "reference").events
+    begun = time.process_time()
+    laws = pair.target.conditionals(run.events)
+    scores, other = pair.target.score(run.events), pair.target.score(reference)
+    scoring = time.process_time() - begun
+    assert run.trace is not None
+    begun = time.process_time()
+    grey_battery(run.events, scores, rng, position=run.trace.event_position, k_round=run.trace.event_k)
+    grey_battery(reference, other, rng)
+    inspect_run(run, pair.target, pair.drafts["stress"], "leviathan_two_step", rng, tol=1e-4, laws=laws)
+    mine, theirs = (
+        np.bincount(b.sequence_index, s.log_density, len(b)).astype(np.float64)
+        for b, s in ((run.events, scores), (reference, other))
+    )
+    blackbox_battery({"cell": (run.events, reference)}, rng, log_likelihood={"cell": (mine, theirs)})
+    seconds = time.process_time() - begun
+    yield Figure(
+        f"law battery, {n} x {m} events, 9,999 permutations, CPU s", seconds, "<= 5", seconds <= 5.0,
+        f"and {scoring:.1f} s to score both arms",
+    )  # fmt: skip
+
+
+PARTS: dict[str, Callable[[Pair, int, int], Iterator[Figure]]] = {
+    "times": times,
+    "forwards": lambda pair, seed, _: forwards(pair, seed),
+    "history": lambda pair, seed, _: history(pair, seed),
+    "batch": lambda pair, seed, _: batch(pair, seed),
+    "battery": lambda pair, seed, _: battery(pair, seed),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m reference_impls.figures", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("--release", metavar="FOLDER", help="checkpoint folder of the public release")
+    parser.add_argument("--pair", help="another pair instead, by name or folder")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pairs", type=int, default=30, help="timed pairs (12 at least)")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    given = parser.parse_args(arguments)
+    if not (given.release or given.pair):
+        parser.error("give --release FOLDER or --pair NAME")
+    torch.set_num_threads(1)
+    pair = load_pair(given.pair or f"release:thp:hawkes:{given.release}")
+    print(f"{pair.title}\n{'figure':<58} {'measured':<28} {'target':<10}")
+    with threadpool_limits(limits=1):
+        for part in given.parts:
+            for figure in PARTS[part](pair, given.seed, given.pairs):
+                print(figure.line(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Faults in how the types of drafted events are verified."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_impls.mutants.base import Mutant, register
+from reference_impls.samplers.verification import TwoStep, Verification
+from tppsd_bench.protocols import Conditional
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+class TypesUnverified(TwoStep):
+    """Gaps are verified as declared; a type whose gap was accepted is never put to the test and stays the draft's."""
+
+    def verify(
+        self, p: Conditional, q: Conditional, gaps: FloatArray, types: IntArray, u_gap: FloatArray, u_type: FloatArray
+    ) -> Verification:
+        verified = super().verify(p, q, gaps, types, u_gap, u_type)
+        verified.type_accepted = np.ones_like(verified.type_accepted)
+        return verified
+
+
+register(
+    Mutant(
+        name="type_unverified",
+        broken="Accepted events keep the draft's type.",
+        precedent="published code of speculative sampling for point processes",
+        killers=("pit_type.neyman", "pair.gap_type", "score.type", "draft_direction.type", "acceptance_identity.type"),
+        blessed_by=("pit_time.neyman", "two-sample tests of gaps", "acceptance of gaps"),
+        witness=("toy-gap-types", "stress"),
+        change=lambda sampler: replace(sampler, rule=TypesUnverified()),
+    )
+)

@@ -1,0 +1,286 @@
+"""Encoders on random weights: contexts see the past only, and every way of computing them gives the same law to 1e-5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import reference_impls.network as network_module
+from reference_impls.encoders.attnhp import AttNHP
+from reference_impls.encoders.base import EventInputs, KeyValueCache, causal_attend, softmax_of_log2
+from reference_impls.encoders.lean import LeanCache
+from reference_impls.encoders.sahp import SAHP
+from reference_impls.encoders.thp import THP
+from reference_impls.network import NeuralModel
+from tppsd_bench.events import EventBatch
+from tppsd_bench.streams import StreamKey
+
+TOLERANCE = 1e-5
+CASES = [
+    ("thp", 3, 2, 1, {}),
+    ("thp", 1, 3, 2, {}),
+    ("sahp", 3, 2, 2, {}),
+    ("sahp", 1, 1, 1, {"d_inner": 0, "first_gap": False, "output_projection": False}),
+    ("sahp", 2, 3, 1, {"d_inner": 8}),
+    ("attnhp", 3, 1, 2, {"d_time": 8}),
+    ("attnhp", 1, 2, 1, {"d_time": 8}),
+    ("attnhp", 3, 3, 2, {"d_time": 8}),
+]
+IDS = [f"{e}-{m}types-{n}x{h}" for e, m, n, h, _ in CASES]
+
+
+def build(encoder: str, n_types: int, layers: int, heads: int, extra: dict[str, Any], given_gap: bool = False) -> NeuralModel:
+    torch.manual_seed(layers + 10 * heads)
+    model = NeuralModel(
+        {
+            "encoder": encoder,
+            "n_types": n_types,
+            "encoder_args": {"n_layers": layers, "n_heads": heads, "d": 16, "time_scale": 0.2, **extra},
+            "head_args": {"n_components": 4, "types_given_gap": given_gap, "hidden": 6},
+        }
+    )
+    with torch.no_grad():  # large enough that every event moves every later law
+        model.head.raw.weight *= 3.0
+    return model.eval()
+
+
+@pytest.fixture(params=CASES, ids=IDS)
+def model(request) -> NeuralModel:
+    return build(*request.param)
+
+
+@pytest.fixture(params=[c for c in CASES if c[2] <= network_module.MAX_LAYERS])
+def shallow(request) -> NeuralModel:
+    return build(*request.param, given_gap=request.param[1] > 1)
+
+
+def events(n_types: int, lengths: list[int], name: str = "events") -> EventBatch:
+    rng = StreamKey(cell=name).generator()
+    gaps = [np.exp(rng.normal(size=n)) for n in lengths]
+    return EventBatch.from_gaps(gaps, [rng.integers(0, n_types, n) for n in lengths], n_types=n_types)
+
+
+def parameters(law) -> np.ndarray:
+    """Everything a law is made of, one row each: (n, P)."""
+    n = len(law)
+    types = law.type_log_probs(np.full(n, 0.7))
+    return np.concatenate([law.loc, law.log_scale, law.logit, types], axis=1)
+
+
+def forced(model: NeuralModel, batch: EventBatch) -> list[np.ndarray]:
+    """Teacher-forced law parameters after each event, (n_i, P) for each sequence."""
+    longer = EventBatch.from_gaps(
+        [np.append(batch.select(slice(i, i + 1)).gaps, 1.0) for i in range(len(batch))],
+        [np.append(batch.select(slice(i, i + 1)).types, 0) for i in range(len(batch))],
+        n_types=batch.n_types,
+    )
+    rows = parameters(model.conditionals(longer))
+    return [rows[b + 1 : e] for b, e in zip(longer.offsets[:-1], longer.offsets[1:], strict=True)]
+
+
+def extend(model: NeuralModel, cache, gaps: np.ndarray, types: np.ndarray, counts: list[int]) -> np.ndarray:
+    """``Model.extend`` with parameters as (n, m, P)."""
+    n, m = gaps.shape
+    return parameters(model.extend(cache, gaps, types, np.array(counts))).reshape(n, m, -1)
+
+
+# -- causality -------------------------------------------------------------------------------------------------------------
+def test_no_context_sees_a_later_event(model):
+    batch = events(model.n_types, [12, 7])
+    before = model.raw_contexts(batch)[0]
+    for at in (0, 4, 11):
+        gaps, types = batch.gaps.copy(), batch.types.copy()
+        gaps[at] *= 1.7
+        types[at] = (types[at] + 1) % model.n_types
+        after = model.raw_contexts(EventBatch(gaps, types, batch.lengths, batch.n_types))[0]
+        moved = np.abs(after - before).max(axis=1)
+        assert (moved[: at + 1] == 0).all(), "an event's own law, or an earlier one, moved"
+        assert (moved[12:] == 0).all(), "another sequence's law moved"
+        sees_gap = at > 0 or getattr(model.encoder, "first_gap", True) or model.n_types > 1
+        assert not sees_gap or at == 11 or (moved[at + 1 : 12] > 1e-6).all(), "a later law ignores the event"
+
+
+def test_appending_events_changes_no_earlier_law(model):
+    batch = events(model.n_types, [12])
+    whole = parameters(model.conditionals(batch))
+    for n in (1, 5, 11):
+        np.testing.assert_allclose(parameters(model.conditionals(batch.prefix(n))), whole[:n], atol=TOLERANCE)
+
+
+# -- the cache -------------------------------------------------------------------------------------------------------------
+def test_one_sequence_in_steps_blocks_and_after_rollback_is_teacher_forced(model):
+    batch = events(model.n_types, [14])
+    want = forced(model, batch)[0]
+    gaps, types = batch.padded()
+    cache, got = model.start(1, 3), []  # too small: it must grow
+    for begin, end in ((0, 1), (1, 2), (2, 7), (7, 8), (8, 14)):
+        wrong = extend(model, cache, np.full((1, 4), 0.37), np.zeros((1, 4), dtype=np.int64), [4])
+        assert np.isfinite(wrong).all()
+        cache.rollback(np.array([begin]))
+        got.append(extend(model, cache, gaps[:, begin:end], types[:, begin:end], [end - begin])[0])
+        assert cache.lengths.tolist() == [end]
+    np.testing.assert_allclose(np.concatenate(got), want, atol=TOLERANCE)
+
+
+def test_a_ragged_batch_is_teacher_forced_through_growth_rollback_and_kept_rows(model):
+    batch = events(model.n_types, [9, 5, 12, 1])
+    want = forced(model, batch)
+    gaps, types = batch.padded(fill_gap=1.0)
+    cache = model.start(4, 2)
+    at = np.zeros(4, dtype=np.int64)
+    ids = np.arange(4)
+    steps = iter(([2, 0, 3, 1], [1, 2, 4, 0], [0, 3, 1, 0], [6, 0, 4, 0]))
+    for step, counts in enumerate(steps):
+        new = np.array(counts)[ids]
+        m = max(int(new.max()), 1)
+        columns = np.minimum(at[ids, None] + np.arange(m), gaps.shape[1] - 1)
+        block = np.where(np.arange(m) < new[:, None], gaps[ids[:, None], columns], 5.0)
+        extend(model, cache, np.full((len(ids), 3), 0.2), np.zeros((len(ids), 3), dtype=np.int64), [3] * len(ids))
+        cache.rollback(at[ids])
+        got = extend(model, cache, block, types[ids[:, None], columns], list(new))
+        for row, i in enumerate(ids):
+            np.testing.assert_allclose(got[row, : new[row]], want[i][at[i] : at[i] + new[row]], atol=TOLERANCE)
+        at[ids] += new
+        np.testing.assert_array_equal(cache.lengths, at[ids])
+        if step == 2:
+            ids = np.array([2, 0])
+            cache.keep(ids)
+    assert at[0] == 9
+    assert at[2] == 12
+
+
+def test_a_batch_thinned_to_one_row_goes_on_as_a_batch_of_one(model):
+    batch = events(model.n_types, [8, 8])
+    want = forced(model, batch)[1]
+    gaps, types = batch.padded()
+    cache = model.start(2, 4)
+    extend(model, cache, gaps[:, :5], types[:, :5], [5, 5])
+    cache.keep(np.array([1]))
+    got = extend(model, cache, gaps[1:, 5:], types[1:, 5:], [3])[0]
+    np.testing.assert_allclose(got, want[5:], atol=TOLERANCE)
+
+
+def test_lean_step_is_the_torch_step(shallow):
+    batch = events(shallow.n_types, [20])
+    gaps, types = batch.padded()
+    lean = shallow.start(1, 4)
+    torch_cache = KeyValueCache(shallow.encoder, 1, 4, torch.device("cpu"))
+    assert isinstance(lean, LeanCache)
+    for begin, end in ((0, 1), (1, 6), (6, 20)):
+        block = gaps[:, begin:end], types[:, begin:end], [end - begin]
+        np.testing.assert_allclose(
+            extend(shallow, lean, *block), extend(shallow, torch_cache, *block), atol=TOLERANCE, rtol=TOLERANCE
+        )
+    with pytest.raises(IndexError, match="one sequence"):
+        lean.keep(np.array([1]))
+
+
+def test_extreme_gaps_are_encoded_without_nan(model):
+    batch = EventBatch.from_gaps([[1e-12, 1e9, 1e-12, 3.0, 1e9]], [[0] * 5], n_types=model.n_types)
+    want = forced(model, batch)[0]
+    gaps, types = batch.padded()
+    got = extend(model, model.start(1, 8), gaps, types, [5])[0]
+    assert np.isfinite(want).all()
+    np.testing.assert_allclose(got, want, atol=1e-4)
+
+
+# -- whole-history views ---------------------------------------------------------------------------------------------------
+def test_initial_law_recomputation_and_scores_agree_with_teacher_forcing(model):
+    batch = events(model.n_types, [6, 0, 4, 6])
+    want = forced(model, batch)
+    first = parameters(model.conditionals(batch))[batch.offsets[:-1][[0, 2, 3]]]
+    np.testing.assert_allclose(parameters(model.initial(3)), first, atol=TOLERANCE)
+    gaps, types = batch.padded()
+    after = parameters(model.law_after(gaps, types, np.array([3, 1, 4, 6])))
+    np.testing.assert_allclose(after[[0, 2, 3]], [want[0][2], want[2][3], want[3][5]], atol=TOLERANCE)
+    horizon = batch.end_times + 0.3
+    scores = model.score(EventBatch(batch.gaps, batch.types, batch.lengths, batch.n_types, horizon))
+    last = model.law_after(gaps, types, np.array([6, 1, 4, 6])).cdf(np.full(4, 0.3))
+    assert scores.crossing_cdf is not None
+    np.testing.assert_allclose(scores.crossing_cdf[[0, 2, 3]], last[[0, 2, 3]], atol=TOLERANCE)
+    np.testing.assert_allclose(scores.crossing_cdf[1], model.initial(1).cdf(np.array([0.3]))[0], atol=TOLERANCE)
+
+
+def test_scores_do_not_depend_on_how_they_are_cut_into_chunks(model, monkeypatch):
+    batch = events(model.n_types, [6, 2, 9, 3, 3, 11])
+    whole = model.raw_contexts(batch)
+    monkeypatch.setattr(network_module, "_SCORE_POSITIONS", 13)
+    for got, want in zip(model.raw_contexts(batch), whole, strict=True):
+        np.testing.assert_allclose(got, want, atol=TOLERANCE)
+
+
+def test_training_likelihood_is_the_float64_score(model):
+    batch = events(model.n_types, [10, 7])
+    gaps, types = batch.padded(fill_gap=1.0)
+    with torch.inference_mode():
+        got = model.log_likelihood(gaps, types).numpy()[np.arange(10) < batch.lengths[:, None]]
+    scores = model.score(batch)
+    want = scores.log_density + np.log(scores.type_probs[np.arange(batch.n_events), batch.types])
+    np.testing.assert_allclose(got, want, atol=3e-5, rtol=1e-5)
+
+
+def test_new_weights_are_seen_by_every_path(shallow):
+    batch = events(shallow.n_types, [6])
+    gaps, types = batch.padded()
+    extend(shallow, shallow.start(1, 8), gaps, types, [6])
+    forced(shallow, batch)
+    new = {k: v + 0.1 * torch.sin(torch.arange(v.numel(), dtype=torch.float32)).view(v.shape) for k, v in shallow.state_dict().items() if "log_" not in k}  # fmt: skip
+    old = {k: v for k, v in shallow.state_dict().items() if "log_" in k}
+    shallow.load_state_dict(new | {k: v + 0.3 for k, v in old.items()})
+    fresh = NeuralModel(shallow.config)
+    fresh.load_state_dict(shallow.state_dict())
+    want = forced(fresh.eval(), batch)[0]
+    torch_cache = KeyValueCache(shallow.encoder, 1, 8, torch.device("cpu"))
+    for got in (
+        forced(shallow, batch)[0],
+        extend(shallow, shallow.start(1, 8), gaps, types, [6])[0],
+        extend(shallow, torch_cache, gaps, types, [6])[0],
+    ):
+        np.testing.assert_allclose(got, want, atol=TOLERANCE)
+    assert shallow.initial(1).log_shift_gap == pytest.approx(0.3)
+
+
+# -- attention -------------------------------------------------------------------------------------------------------------
+def test_strict_attention_sees_the_null_key_and_what_is_strictly_before():
+    torch.manual_seed(5)
+    m, d = 6, 4
+    qkv = torch.randn(1, m, 3 * d)
+    attend = causal_attend(2, True, m, torch.device("cpu"))
+    out = attend(0, qkv)[0]
+    assert (out[0] == 0).all(), "the first event has only the null key, of value 0"
+    q, k, v = (t[0].view(m, 2, d // 2) for t in qkv.chunk(3, dim=-1))
+    f = torch.exp((q[1] * k[0]).sum(-1) / np.sqrt(d / 2))
+    np.testing.assert_allclose(out[1].view(2, -1), (f / (1 + f))[:, None] * v[0], rtol=1e-5)
+    for at in range(m):
+        moved = qkv.clone()
+        moved[0, at, d:] += 1.0
+        changed = (attend(0, moved)[0] - out).abs().amax(dim=-1) > 0
+        assert changed.tolist() == [i > at for i in range(m)]
+
+
+def test_attention_weights_stay_right_where_powers_of_two_overflow():
+    for scale in (1.0, 80.0, 300.0):
+        scores = scale * torch.tensor([[[-1.0, 0.5, 1.0], [-1.2, -1.0, -1.1]]])
+        weights, sums = softmax_of_log2(scores.clone())
+        want = torch.softmax(scores.double() * np.log(2.0), dim=-1)
+        np.testing.assert_allclose((weights / sums).double(), want, atol=1e-6)
+    hidden = torch.tensor([[[0.0, -torch.inf], [300.0, -torch.inf]]])
+    weights, sums = softmax_of_log2(hidden)
+    np.testing.assert_allclose(weights / sums, [[[1.0, 0.0], [1.0, 0.0]]])
+
+
+@pytest.mark.parametrize("encoder", [THP(2, 1, 1, d=8), SAHP(2, 1, 1, d=8), AttNHP(2, 1, 1, d=8, d_time=8)], ids=lambda e: type(e).__name__)  # fmt: skip
+def test_phases_are_formed_in_float64(encoder):
+    """At t = 1e7 a float32 phase is off by half a turn; one event must be encoded as a batch encodes it, and as the formula says."""
+    encoder.eval()
+    time, gap, index = 1e7 + 0.3, 0.3, 5
+    inputs = EventInputs(np.array([[time]]), np.array([[gap]]), torch.tensor([[1]]), np.array([[index]]))
+    with torch.inference_mode():
+        x, extra = (t[0, 0].numpy() for t in encoder.embed(inputs))
+    for got, want in zip(encoder.embed_one(time, gap, 1, index), (x, extra), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-6)
+    if not isinstance(encoder, SAHP):
+        np.testing.assert_allclose(extra[:2], [np.sin(time), np.cos(time)], atol=1e-6)
