@@ -124,17 +124,13 @@ def forwards(pair: Pair, seed: int, k: int = 10, m: int = 500, n: int = 64) -> I
     error = 1.96 * float(each.std(ddof=1)) / n**0.5
     mean, promised = float(each.mean()), alpha.events_per_forward(m, k)
     ends = [finite_rounds(m, k, alpha.value + s * 1.96 * alpha.standard_error) for s in (1, -1)]
-    yield Figure(f"alpha by quadrature on other seeds, {alpha.n_contexts} contexts", _around(alpha.value, alpha.standard_error))
+    yield Figure(f"alpha by quadrature on other seeds, {alpha.n_contexts} contexts", alpha.interval)
     yield Figure(
         f"events per target forward, {m} events, K = {k}", (m / mean, m / (mean + error), m / (mean - error)),
         note=f"m/R(m) = {promised:.3f}",
     )  # fmt: skip
     share = 100 * finite_rounds(m, k, alpha.value) / mean
     yield at_least("  as % of m/R(m)", (share, 100 * ends[0] / (mean + error), 100 * ends[1] / (mean - error)), 97.0)
-
-
-def _around(value: float, error: float) -> Span:
-    return value, value - 1.96 * error, value + 1.96 * error
 
 
 def history(pair: Pair, seed: int, length: int = 4000, repeats: int = 60) -> Iterator[Figure]:

@@ -17,6 +17,7 @@ from reference_impls.encoders.lean import MAX_LAYERS, STEPS, LeanCache, Step
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
 from reference_impls.heads.network import MixtureHead
 from reference_impls.instrument import small_operations
+from tppsd_bench.errors import InputError
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import Scores
 
@@ -57,6 +58,8 @@ class NeuralModel(nn.Module):
         self.name = str(config.get("name", config["encoder"]))
         self._n_types = int(config["n_types"])
         self.encoder = ENCODERS[config["encoder"]](self._n_types, **config["encoder_args"])
+        if self.encoder.d % self.encoder.n_heads:
+            raise InputError(f"{self.name}: d = {self.encoder.d} is not divisible by n_heads = {self.encoder.n_heads}.")
         self.head = MixtureHead(self.encoder.d, self._n_types, **config.get("head_args", {}))
         self.initial_context = nn.Parameter(0.1 * torch.randn(self.encoder.d))
 

@@ -224,7 +224,7 @@ def _design(
 ) -> Design:  # fmt: skip
     if stop is None:
         stop = Stop(n_events=max(1, min(DEFAULT_LENGTH, n_events // 20)))
-    design = Design(stop, 2, key, access, call_seconds=timeout)
+    design = Design(stop, 2, key, access, refuse_repeats=True, call_seconds=timeout)
     if stop.n_events is not None:
         return replace(design, n_sequences=max(2, math.ceil(n_events / stop.n_events)))
     request = SampleRequest(40, stop, key.replace(stage="size", arm=LABEL), want_trace=False)

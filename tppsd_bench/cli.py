@@ -198,7 +198,7 @@ def train(recipe: str | None, data: str | None, out: str | None, seed: int | Non
     "--sampler",
     required=True,
     metavar="MODULE:FACTORY",
-    help="factory() -> (sampler, target[, draft]) or an object with those.",
+    help="factory() -> (sampler, target[, draft[, reference]]), or one object that samples and scores.",
 )
 @click.option(
     "--access",
@@ -212,12 +212,13 @@ def train(recipe: str | None, data: str | None, out: str | None, seed: int | Non
 @click.option("--length", type=click.IntRange(1), metavar="N", help="Events of a sequence.  [default: 100]")
 @click.option("--horizon", type=float, help="Stop sequences at this time instead.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--timeout", type=Duration(), default="10m", show_default=True, help="A call of the sampler longer than this hangs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the certificate's JSON here.")
 @click.option("--json", "as_json", is_flag=True, help="The certificate as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="The sentence alone.")
 @guarded
 def certify(sampler: str, access: str, events: int | None, seconds: float | None, length: int | None, horizon: float | None,
-            seed: int, out: Path | None, as_json: bool, quiet: bool) -> int:  # fmt: skip
+            seed: int, timeout: float, out: Path | None, as_json: bool, quiet: bool) -> int:  # fmt: skip
     """Certify your own sampler against its target, at whatever access it offers."""
     from tppsd_bench.runner import present
 
@@ -225,7 +226,9 @@ def certify(sampler: str, access: str, events: int | None, seconds: float | None
         raise InputError("Give --events or --time-budget, not both: each fixes the size of the test.")
     if length is not None and horizon is not None:
         raise InputError("Give --length or --horizon, not both: sequences end in one way.")
-    return present.certify_factory(sampler, access, events, seconds, length, horizon, seed, out, as_json=as_json, quiet=quiet)
+    return present.certify_factory(
+        sampler, access, events, seconds, length, horizon, seed, timeout, out, as_json=as_json, quiet=quiet
+    )
 
 
 @main.group()

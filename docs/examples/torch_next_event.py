@@ -15,6 +15,7 @@ from tppsd_bench import Declaration, LawRows, LawTarget, TraceBuilder, stopped
 
 # -- the model ------------------------------------------------------------------------------------------------------------
 HIDDEN, COMPONENTS, TYPES, K = 16, 3, 3, 4
+torch.set_num_threads(1)  # more make small networks slower
 
 
 class NextEvent(torch.nn.Module):

@@ -70,8 +70,14 @@ def _pair_data(recipe: Recipe, path: str, parts: Parts, notes: list[str]) -> Pai
     train = ready["train"]
     return PairData(
         lambda _epoch: train, ready["validation"], ready["test"], None, int(np.median(train.lengths)),
-        None if horizon is None else float(np.median(horizon)), tuple(notes),
+        None if horizon is None else float(np.median(horizon)), tuple(_without_folder(note, path) for note in notes),
     )  # fmt: skip
+
+
+def _without_folder(note: str, path: str) -> str:
+    """Files by their names: where they lay means nothing in a card."""
+    folder = str(Path(path).parent)
+    return note if folder == "." else note.replace(folder.rstrip("/") + "/", "")
 
 
 # -- parts ----------------------------------------------------------------------------------------------------------------
@@ -164,4 +170,4 @@ def _origin(report: DataReport) -> Any:
 
 
 def _said(report: DataReport) -> list[str]:
-    return [finding.sentence for severity in ("warning", "note") for finding in report.of(severity)]  # type: ignore[arg-type]
+    return [finding.sentence for finding in (*report.of("warning"), *report.of("note"))]

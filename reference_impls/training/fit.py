@@ -68,7 +68,7 @@ def sequence_nll(model: NeuralModel, data: EventBatch) -> np.ndarray[Any, np.dty
     raw, raw_after = model.raw_contexts(data)
     laws, rows = model.head.law(raw), np.arange(data.n_events)
     events = -(laws.log_prob(data.gaps) + laws.type_log_probs(data.gaps)[rows, data.types])
-    total = np.bincount(data.sequence_index, weights=events, minlength=len(data))
+    total = np.asarray(np.bincount(data.sequence_index, weights=events, minlength=len(data)), dtype=np.float64)
     if data.horizon is not None:
         after = model.head.law(raw_after).sf(data.horizon - data.end_times)
         total = total - np.log(np.maximum(after, np.finfo(np.float64).tiny))

@@ -66,15 +66,17 @@ def build_network(spec: NetworkRecipe, name: str, data: PairData, seed: int) -> 
     torch.manual_seed(seed)
     first = data.epoch(0)
     encoder_args = {"time_scale": CLOCK * float(np.mean(first.gaps)), **spec.encoder_args}
-    model = NeuralModel(
-        {
-            "name": name,
-            "encoder": spec.encoder,
-            "n_types": first.n_types,
-            "encoder_args": encoder_args,
-            "head_args": spec.head_args,
-        }
-    )
+    config = {
+        "name": name,
+        "encoder": spec.encoder,
+        "n_types": first.n_types,
+        "encoder_args": encoder_args,
+        "head_args": spec.head_args,
+    }
+    try:
+        model = NeuralModel(config)
+    except TypeError as error:
+        raise InputError(f"{name}: no {spec.encoder} network from its encoder_args and head_args: {error}.") from error
     logs = np.log(first.gaps)
     model.head.log_mean.fill_(float(logs.mean()))
     model.head.log_std.fill_(float(logs.std()))

@@ -112,6 +112,8 @@ def load_recipe(name_or_path: str, overrides: dict[str, Any] | None = None) -> R
         *parents, last = dotted.split(".")
         for part in parents:
             node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise InputError(f"{path}: {dotted} cannot be set: {part} is a value, {node!r}, and holds no further keys.")
         node[last] = value
     try:
         return Recipe.model_validate(raw)

@@ -28,7 +28,9 @@ def replayed(run: SampleRun, joint: bool = False) -> SampleRun:
     builder = TraceBuilder(joint=joint)
     for i, j, k in zip(t.round_sequence, t.round_index, t.round_drafted, strict=True):
         mine = (t.sequence == i) & (t.round == j)
-        tables: dict[str, Any] = {name: np.zeros((1, k)) for name in ("gaps", "log_p", "log_q", "types", "type_log_p", "type_log_q")}
+        tables: dict[str, Any] = {
+            name: np.zeros((1, k)) for name in ("gaps", "log_p", "log_q", "types", "type_log_p", "type_log_q")
+        }
         ok, type_ok = np.ones((1, k), dtype=bool), np.ones((1, k), dtype=bool)
         first, second = mine & (t.component != COMPONENT_TYPE), mine & (t.component != COMPONENT_GAP)
         at, of_type = t.position[first], t.position[second]
@@ -87,7 +89,9 @@ def test_the_battery_takes_a_batched_trace_that_runs_beyond_the_stop() -> None:
         rows = t.round_sequence[t.round_index == j]
         k = t.round_drafted[t.round_index == j]
         shape = (len(rows), int(k.max(initial=0)))
-        columns: dict[str, Any] = {name: np.zeros(shape) for name in ("gaps", "log_p", "log_q", "types", "type_log_p", "type_log_q")}
+        columns: dict[str, Any] = {
+            name: np.zeros(shape) for name in ("gaps", "log_p", "log_q", "types", "type_log_p", "type_log_q")
+        }
         ok, type_ok = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
         for component, p, q, accepted in ((0, "log_p", "log_q", ok), (1, "type_log_p", "type_log_q", type_ok)):
             mine = np.flatnonzero((t.round == j) & (t.component == component))

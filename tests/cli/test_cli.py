@@ -180,18 +180,17 @@ def test_a_law_run_end_to_end(tmp_path: Path) -> None:
 
 
 def test_certify_needs_no_torch_for_a_numpy_sampler(tmp_path: Path) -> None:
-    code = (
+    (tmp_path / "sitecustomize.py").write_text(  # holds in every process, the sampler's too
         "import sys\n"
         "class NoTorch:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name.partition('.')[0] == 'torch': raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, NoTorch())\n"
-        "from tppsd_bench.cli import main\n"
-        "main(['certify', '--sampler', 'fake_pair:make_exact', '--events', '2000', '--out', 'c.json'])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
+    path = os.pathsep.join([str(tmp_path), str(ROOT), str(FAKES)])
+    assert subprocess.run([sys.executable, "-c", "import torch"], env=environment(PYTHONPATH=path), stderr=subprocess.DEVNULL, check=False).returncode
+    words = ["certify", "--sampler", "fake_pair:make_exact", "--events", "2000", "--out", "c.json"]
+    done = tppsd(tmp_path, *words, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("2,000 events: with power .95")
     assert ": exact at 2,000" in done.stdout

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from tppsd_bench.certificate import certify
+from tppsd_bench.certificate import Certificate, certify
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import SampleRequest, SamplerUnderTest, Stop, Target
-from tppsd_bench.results import Outcome
+from tppsd_bench.results import Axis, Outcome
 from tppsd_bench.streams import StreamKey
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -24,7 +28,7 @@ def load(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -95,6 +99,81 @@ def test_a_sequence_depends_neither_on_the_batch_nor_on_its_neighbours() -> None
     assert np.array_equal(whole.select(np.array([3, 4])).types, part.types)
 
 
-def test_the_page_shows_the_file_as_it_is() -> None:
+def test_the_page_shows_the_files_as_they_are() -> None:
     page = (EXAMPLES.parent / "certify.md").read_text(encoding="utf-8")
     assert f"```python\n{(EXAMPLES / 'ogata_hawkes.py').read_text(encoding='utf-8').rstrip()}\n```" in page
+    assert f"```python\n{adapter().rstrip()}\n```" in page
+
+
+# -- the torch model --------------------------------------------------------------------------------------------------------
+def adapter() -> str:
+    """The part of the torch example that is written for certify."""
+    source = (EXAMPLES / "torch_next_event.py").read_text(encoding="utf-8")
+    return source.partition("# -- the adapter")[2].partition("\n")[2]
+
+
+@pytest.fixture(scope="module")
+def torch_example() -> ModuleType:
+    return load("torch_next_event")
+
+
+def test_the_torch_adapter_is_at_most_forty_lines() -> None:
+    assert lines_of_code(adapter()) <= 40
+
+
+def test_the_torch_example_needs_no_reference_implementation() -> None:
+    assert "reference_impls" not in (EXAMPLES / "torch_next_event.py").read_text(encoding="utf-8")
+
+
+LEVELS = [("white", Outcome.PASS), ("grey", Outcome.PASS), ("black", Outcome.INCONCLUSIVE)]
+
+
+@pytest.mark.parametrize(("access", "outcome"), LEVELS)
+def test_the_torch_sampler_at_each_level_of_access(access: Any, outcome: Outcome, torch_example: ModuleType) -> None:
+    """At most 5e-5 of seeds fail an exact sampler and 2 % are inconclusive; the seed is fixed."""
+    sampler, target, draft, reference = torch_example.make_sampler()
+    found = certify(sampler, target, draft=draft, reference=reference, access=access, n_events=8_000)
+    assert found.outcome is outcome
+    mechanism = found.cell.verdict(Axis.MECHANISM)
+    assert mechanism is not None
+    assert mechanism.outcome is (Outcome.PASS if access == "white" else Outcome.NOT_APPLICABLE)
+    assert ("blackbox.maxT" in {e.name for e in found.evidence}) and ("role_law.gap.residual" in set(names(found))) == (access == "white")
+
+
+def names(found: Certificate) -> list[str]:
+    return [e.name for e in found.evidence]
+
+
+@pytest.mark.parametrize("access", ["white", "grey", "black"])
+def test_a_fault_in_the_torch_sampler_is_found_at_each_level(
+    access: Any, torch_example: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every proposal accepted: what comes out is the draft's law."""
+    monkeypatch.setattr(torch_example, "accept", lambda log_p, log_q, rng: torch_example.torch.ones_like(log_p, dtype=bool))
+    sampler, target, draft, _ = torch_example.make_sampler()
+    reference = TargetOnly(torch_example)
+    found = certify(sampler, target, draft=draft, reference=reference, access=access, n_events=8_000)
+    assert found.outcome is Outcome.FAIL
+
+
+class TargetOnly:
+    """The example's target-only sampler, which accepts nothing and so is not touched by the fault."""
+
+    def __init__(self, example: ModuleType) -> None:
+        self._inner = example.Sampler(k=0)
+        self.declares = self._inner.declares
+
+    def sample(self, request: SampleRequest) -> Any:
+        return self._inner.sample(request)
+
+
+def test_the_torch_example_on_the_command_line() -> None:
+    """One factory, every level by an option; black box alone shows no more than that nothing contradicts (exit 3)."""
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parents[1]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tppsd_bench", "certify", "--sampler", "torch_next_event:make_sampler", "--events", "4000"]
+    for access, code in (("auto", 0), ("black", 3)):
+        done = subprocess.run(
+            [*command, "--access", access], cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert "GRU, K = 4: " in done.stdout

@@ -158,3 +158,28 @@ def test_bad_requests_are_named() -> None:
         paired_timing({"side": busy(1)}, baseline="x", rng=rng("bad"))
     with pytest.raises(ValueError, match="at least 12 are needed"):
         paired_timing({"side": busy(1)}, baseline="side", rng=rng("bad"), pairs=5)
+
+
+def test_another_side_can_be_the_one_timed_twice() -> None:
+    timing = paired_timing(
+        {"slow": busy(20_000), "quick": busy(5_000)},
+        baseline="slow",
+        again="quick",
+        rng=rng("again"),
+        pairs=12,
+        min_seconds=0.002,
+    )
+    assert timing.ratio(AA).baseline == "quick"
+    assert timing.ratio(AA).median == pytest.approx(1, abs=0.1)
+    assert timing.ratio("quick").median == pytest.approx(4, rel=0.2)
+    with pytest.raises(ValueError, match="time again, 'none'"):
+        paired_timing({"slow": busy(1)}, baseline="slow", again="none", rng=rng("again"))
+
+
+def test_a_short_budget_makes_pairs_shorter_and_fewer() -> None:
+    timing = paired_timing(
+        {"only": busy(5_000)}, baseline="only", rng=rng("short"), pairs=30, min_seconds=0.02, budget_seconds=0.2, min_pairs=12
+    )
+    assert 12 <= timing.n_pairs < 30
+    assert "calls instead of" in timing.note
+    assert timing.cpu.sum() * 10 * timing.calls < 0.4

@@ -37,7 +37,8 @@ def type_law(kind: str, n: int, rng: np.random.Generator):
         return TypesIndependent(rng.normal(size=(n, TYPES)))
     if kind == "tempered":
         return TypesTempered(TypesIndependent(rng.normal(size=(n, TYPES))), 2.0, np.array([0.5, -0.5, 0.0]))
-    return TypesGivenGap(rng.normal(size=(n, HIDDEN)), rng.normal(size=(3, HIDDEN)), rng.normal(size=(HIDDEN, TYPES)), rng.normal(size=TYPES))  # fmt: skip
+    shapes = ((n, HIDDEN), (3, HIDDEN), (HIDDEN, TYPES), TYPES)
+    return TypesGivenGap(*(rng.normal(size=shape) for shape in shapes))
 
 
 KINDS = ("one", "independent", "tempered", "given gap")

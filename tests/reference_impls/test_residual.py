@@ -83,7 +83,7 @@ def test_rejection_draws_have_the_residual_law(kind, joint):
     p, q = laws(kind, poor=True)
     truth, n = Truth(p, q, joint), 4000
     drawn = draw(ExactResidual(), p, q, n, joint, f"rejection {kind} {joint}")
-    assert not (drawn.kept.any() or drawn.gave_up.any() or drawn.switched.any())
+    assert not np.any([drawn.kept, drawn.gave_up, drawn.switched])
     assert (drawn.type >= 0).all() == joint
     assert p_value(truth, drawn.gap, drawn.type) > FALSE_ALARM
     rng = StreamKey(cell=f"from p {kind} {joint}").generator()
@@ -110,7 +110,8 @@ def test_a_residual_that_sits_on_a_narrow_component_is_found():
     """Components of widths .007 and 20 side by side: a grid that is even over the whole support steps over the narrow one."""
     loc, log_scale, logit = np.array([[-1.0, 1.0, 0.3]]), np.array([[-5.0, 3.0, 0.0]]), np.array([[-3.0, 0.3, 0.0]])
     p = LogNormalMixture(loc, log_scale, logit, OneType(1))
-    for change in ({"loc": loc + [[1e-3, 0, 0]]}, {"logit": logit + [[0.02, 0, 0]]}, {"log_scale": log_scale - [[0.02, 0, 0]]}):
+    first = np.array([[1.0, 0.0, 0.0]])
+    for change in ({"loc": loc + 1e-3 * first}, {"logit": logit + 0.02 * first}, {"log_scale": log_scale - 0.02 * first}):
         for a, b in ((p, replace(p, **change)), (replace(p, **change), p)):
             truth = Truth(a, b, False)
             u, rows = np.array([0.01, 0.3, 0.6, 0.99]), np.zeros(4, dtype=np.int64)
@@ -143,7 +144,7 @@ def test_draws_that_leave_rejection_have_the_residual_law(kind, joint):
     truth = Truth(p, q, joint)
     drawn = draw(OneTry(), p, q, 300, joint, f"one try {kind} {joint}")
     assert drawn.switched.mean() > 0.7
-    assert not (drawn.kept.any() or drawn.gave_up.any())
+    assert not np.any([drawn.kept, drawn.gave_up])
     assert p_value(truth, drawn.gap, drawn.type) > FALSE_ALARM
     from_p = draw(FromTarget(), p, q, 300, joint, f"one try from p {kind} {joint}")
     assert p_value(truth, from_p.gap, from_p.type) < CAUGHT
@@ -199,7 +200,7 @@ def test_type_residuals_by_counting(logits, seed):
 
 def test_equal_type_laws_keep_the_proposal():
     log_p = np.log(np.array([[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]]))
-    _, kept = residual_types(log_p, log_p + [[0.0], [1e-14]], np.array([0.3, 0.9]))
+    _, kept = residual_types(log_p, log_p + np.array([[0.0], [1e-14]]), np.array([0.3, 0.9]))
     assert kept.all()
 
 

@@ -177,13 +177,3 @@ def test_acf_stays_inside_sequences() -> None:
 
     batch = EventBatch.from_gaps([[1.0, np.e] * 8, [1.0, np.e] * 8])
     assert log_gap_acf(batch, np.array([1, 2, 16])) == pytest.approx([-1.0, 1.0, np.nan], nan_ok=True)
-
-
-@pytest.mark.slow
-def test_over_a_hundred_seeds_exact_never_fails_and_the_fault_always_does() -> None:
-    """P(any FAIL | exact) <= 100 x 5e-5; the fault at TV .3 in types has power 1 at 2,000 events."""
-    exact = [law_cells("fake-exact", seed, drafts=["stress"])[0][0] for seed in range(100)]
-    assert [c.seed for c in exact if Outcome.FAIL in outcomes(c)] == []
-    assert sum(c.verdict(Axis.LAW).outcome is Outcome.INCONCLUSIVE for c in exact) <= 10
-    wrong = [law_cells("fake-types-unverified", seed, drafts=["stress"])[0][0] for seed in range(100)]
-    assert [c.seed for c in wrong if c.verdict(Axis.LAW).outcome is not Outcome.FAIL] == []

@@ -12,7 +12,7 @@ from tppsd_bench.measure.acceptance import exact_acceptance
 from tppsd_bench.measure.throughput import finite_rounds
 from tppsd_bench.protocols import ConditionalTarget, Rule
 
-N_CONTEXTS = 128
+N_CONTEXTS = 256
 N_LEVELS = 128
 """Cuts of each gap axis: an error of 2e-5 in alpha, far below what the choice of contexts does."""
 
@@ -24,6 +24,12 @@ class Alpha:
     value: float
     standard_error: float
     n_contexts: int
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """(value, low, high) at 95 %, for the choice of contexts."""
+        half = 1.959963984540054 * self.standard_error
+        return self.value, max(0.0, self.value - half), min(1.0, self.value + half)
 
     def events_per_forward(self, n_events: int, k: int) -> float:
         """m / R(m): events that a target forward commits in runs of ``n_events`` events whose last rounds are shortened."""

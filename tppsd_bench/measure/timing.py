@@ -28,6 +28,8 @@ AA = "A/A"
 """Name of the side that is the baseline, or another one, timed a second time."""
 _AGREEMENT = 0.05
 _MAX_WARMUP_WINDOWS = 12
+_SHORT_SECONDS = 0.012
+"""A measurement of this length is still good for a paired ratio of CPU times (sd .003 on a shared machine)."""
 _WARMUP_SHARE = 0.4
 """Of a time budget that the warm-up may use."""
 
@@ -132,7 +134,9 @@ class PairedTiming:
         logs = np.sort(self.log_ratio(side, clock))
         low, high = order_statistic_ranks(len(logs), self.coverage)
         median, lower, upper = (math.exp(x) for x in (float(np.median(logs)), logs[low - 1], logs[high - 1]))
-        return Ratio(side, self._against(side), clock, median, lower, upper, order_statistic_coverage(len(logs), low), len(logs))
+        return Ratio(
+            side, self._against(side), clock, median, lower, upper, order_statistic_coverage(len(logs), low), len(logs)
+        )
 
     def unsettled(self, limit: float = 0.05, clock: Clock = "cpu") -> bool:
         """True where a side differs from itself by more than ``limit``: the environment allows no verdict."""
@@ -187,8 +191,8 @@ def paired_timing(
     In each pair every side, and the side ``again`` once more (``A/A``; the baseline unless named), makes the same number of
     calls at the same fresh seeds, in random order, with the garbage collector off. The number of calls is such that the fastest
     side takes ``min_seconds``. ``synchronise`` (a device's) is called before each reading of the clocks. ``budget_seconds``
-    bounds warm-up and measurement together, as far as ``min_pairs`` of one call allow: first there are fewer pairs, then
-    shorter ones; both are fixed before the first is measured.
+    bounds warm-up and measurement together, as far as ``min_pairs`` of one call allow: pairs get shorter first, then fewer;
+    both are fixed before the first is measured.
     """
     if baseline not in sides:
         raise ValueError(f"The baseline {baseline!r} is not among the sides {', '.join(sides)}.")
@@ -205,7 +209,7 @@ def paired_timing(
     with _collector_off():
         warm = _warm_up(stopwatch, min_seconds, max_warmup, None if budget_seconds is None else _WARMUP_SHARE * budget_seconds)
         left = None if budget_seconds is None else budget_seconds - (time.perf_counter() - started)
-        calls, n, notes = _size(warm, pairs, fewest, left)
+        calls, n, notes = _size(warm, pairs, fewest, left, min_seconds)
         measured = np.empty((n, 3, len(named)))
         for i in range(n):
             gc.collect()
@@ -227,19 +231,22 @@ class _WarmUp:
     """Wall seconds of a pair."""
 
 
-def _size(warm: _WarmUp, pairs: int, fewest: int, left: float | None) -> tuple[int, int, list[str]]:
-    """(calls, pairs, notes) that fit what is left of the budget."""
+def _size(warm: _WarmUp, pairs: int, fewest: int, left: float | None, min_seconds: float) -> tuple[int, int, list[str]]:
+    """(calls, pairs, notes) that fit what is left of the budget: shorter pairs first, then fewer, then shorter still."""
     notes = []
     if not warm.settled and warm.windows > 1:
         notes.append(f"The warm-up did not settle within {100 * _AGREEMENT:g} % in {warm.windows} windows.")
-    calls, n, seconds = warm.calls, pairs, warm.pair_seconds
-    if left is not None and left < pairs * seconds:
-        calls = min(calls, max(1, int(calls * left / (fewest * seconds))))
-        seconds *= calls / warm.calls
-        n = max(fewest, min(pairs, int(left / seconds)))
+    calls, n, each = warm.calls, pairs, warm.pair_seconds / warm.calls
+    if left is not None and left < pairs * calls * each:
+        enough = math.ceil(calls * min(1.0, _SHORT_SECONDS / min_seconds))
+        calls = min(calls, max(enough, int(left / (pairs * each))))
+        calls = max(1, min(calls, int(left / (fewest * each))))
+        n = max(fewest, min(pairs, int(left / (calls * each))))
         shorter = f" of {calls} calls instead of {warm.calls}" if calls < warm.calls else ""
         if n < pairs or shorter:
-            notes.append(f"{n} pairs instead of {pairs}{shorter}: one takes {seconds:.3g} s, {max(left, 0.0):.3g} s were left.")
+            notes.append(
+                f"{n} pairs instead of {pairs}{shorter}: one takes {calls * each:.3g} s, {max(left, 0.0):.3g} s were left."
+            )
     return calls, n, notes
 
 

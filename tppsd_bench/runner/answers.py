@@ -23,7 +23,7 @@ def ask(sampler: SamplerUnderTest, request: SampleRequest, n_types: int, *, seco
         limit: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     else:
         what = f"sample() of {request.n_sequences} sequences"
-        limit = time_limit(seconds, what, "so it counts as hanging; give it a longer timeout if it is merely slow")
+        limit = time_limit(seconds, what, ", so it counts as hanging; give it a longer timeout if it is merely slow")
     with limit:
         run = sampler.sample(request)
     check_answer(run, request, n_types)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tppsd_bench import budget
@@ -50,13 +50,16 @@ def examine(rounds: Rounds, levels: Levels) -> dict[str, Finding]:
     for label in labels:
         if label not in errors:
             _guarded(errors, label, lambda name: rounds.arm(name, 1))
-    healthy = [label for label in labels if label not in errors]
     k = rounds.design.max_rounds
-    analytic = {
-        label: gandy_scott(lambda j, label=label: _q(rounds, label, Axis.LAW, j), levels.analytic, k)  # type: ignore[misc]
-        for label in healthy
-        if rounds.arm(label, 1).scores is not None
-    }
+    analytic: dict[str, Confirmation] = {}
+    for label in labels:
+        if label not in errors and rounds.arm(label, 1).scores is not None:
+            _guarded(
+                errors,
+                label,
+                lambda name: analytic.update({name: gandy_scott(lambda j: _q(rounds, name, Axis.LAW, j), levels.analytic, k)}),
+            )
+    healthy = [label for label in labels if label not in errors]
     permutation = _permutation(rounds, levels, healthy, [name for name, c in analytic.items() if c.outcome is Outcome.FAIL])
     return {
         label: _broken(errors[label]) if label in errors

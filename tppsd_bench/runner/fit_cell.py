@@ -35,7 +35,9 @@ def run_fit_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArray
     held_out = pair.process.simulate(n, stop, key.replace(arm="held out"))
     train = pair.process.simulate(2 * n, stop, key.replace(arm="renewal fit"))
     scores = pair.target.score(held_out)
-    figures = {**likelihoods(pair, held_out, train, scores), "source": "fresh sequences of the true process"}
+    figures = _with_card(
+        {**likelihoods(pair, held_out, train, scores), "source": "fresh sequences of the true process"}, pair.card
+    )
     evidence = [time_rescaling(held_out, scores, key.replace(purpose="pit").generator())]
     result = CellResult(
         cell.id, "fit", job.pair, "", f"{pair.title}: fit to the true process", seed=job.seed, n_sequences=n,
@@ -101,17 +103,29 @@ def _paired(values: FloatArray) -> dict[str, float]:
 
 def _from_card(card: dict[str, Any]) -> dict[str, Any]:
     """A pair of real data: the data do not ship, the card's held-out likelihoods do."""
-    nll: dict[str, Any] = dict(card.get("nll") or {})
-    behind = nll.pop("draft_minus_target", None)
-    if behind is not None:
-        nll["target_minus_draft"] = estimate(-behind["value"], -behind["high"], -behind["low"])
+    nll: dict[str, Any] = card.get("nll") or {}
     out: dict[str, Any] = {}
-    for name, value in nll.items():
-        if isinstance(value, (int, float, dict)):
-            out[f"nll_{name}"] = value if "_minus_" in name or not isinstance(value, dict) else value["value"]
-    advantage = nll.get("target_minus_draft")
-    high = float(advantage["high"]) if isinstance(advantage, dict) and "high" in advantage else None
-    return {**out, "source": "the model card (held-out sequences of its training)", **_sentences(out, high)}
+    for name in ("target", "draft", "renewal", "true"):
+        found = nll.get(name)
+        if found is not None:
+            out[f"nll_{name}"] = found["value"] if isinstance(found, dict) else found
+    return _with_card({**out, "source": "the model card (held-out sequences of its training)"}, card)
+
+
+def _with_card(figures: dict[str, Any], card: dict[str, Any]) -> dict[str, Any]:
+    """Target against draft, and the share of the lead, from the card's held-out sequences where it has them: they are more."""
+    nll: dict[str, Any] = card.get("nll") or {}
+    out = {k: v for k, v in figures.items() if k not in ("pointless", "fit_sentence")}
+    behind = nll.get("draft_minus_target")
+    if behind is not None:
+        out["nll_target_minus_draft"] = estimate(-behind["value"], -behind["high"], -behind["low"])
+        out["source"] += (
+            f"; target against draft: the card's {(card.get('test') or {}).get('sequences', 'held-out')} test sequences"
+        )
+    if nll.get("lead_share") is not None:
+        out["lead_share"] = nll["lead_share"]
+    advantage = out.get("nll_target_minus_draft")
+    return {**out, **_sentences(out, None if advantage is None else float(advantage["high"]))}
 
 
 def _sentences(figures: dict[str, Any], advantage_high: float | None) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def _promised(run: SampleRun, k: int | None, alpha: Alpha | None, length: int | 
     if alpha is None or not k or length is None:
         return {}
     promised = alpha.events_per_forward(length, k)
-    out: dict[str, Any] = {"alpha_quadrature": alpha.value, "promised_events_per_forward": promised}
+    out: dict[str, Any] = {"alpha_quadrature": estimate(*alpha.interval), "promised_events_per_forward": promised}
     if run.counts.target_row_forwards:
         out["share_of_promised"] = run.counts.committed / run.counts.target_row_forwards / promised
     return out

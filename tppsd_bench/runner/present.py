@@ -159,20 +159,21 @@ def _tree(value: Any, indent: str = "") -> str:
 
 def certify_factory(
     dotted: str, access: Any, events: int | None, seconds: float | None, length: int | None, horizon: float | None, seed: int,
-    out: Path | None, *, as_json: bool, quiet: bool,
+    timeout: float, out: Path | None, *, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
-    """Import the user's factory, certify what it returns, show the certificate; gives the exit code."""
-    from tppsd_bench.certificate import DEFAULT_EVENTS, DEFAULT_LENGTH, certify, needs
+    """Certify what the user's factory returns, in a process of its own; show the certificate; gives the exit code."""
+    from tppsd_bench.certificate import Certificate, needs
     from tppsd_bench.protocols import Stop
+    from tppsd_bench.runner.trial import Order, trial
 
-    sampler, target, draft, reference = factory_parts(dotted)
+    if ":" not in dotted:
+        raise InputError(f"--sampler {dotted!r} is not MODULE:FACTORY, e.g. mypackage.mymodule:make_sampler.")
     stop = Stop(horizon=horizon) if horizon is not None else Stop(n_events=length) if length is not None else None
-    if seconds is not None:
-        events = affordable_events(sampler, stop or Stop(n_events=DEFAULT_LENGTH), seconds, seed)
-    n = events or DEFAULT_EVENTS
-    if not (quiet or as_json):
-        click.echo(needs(n))
-    certificate = certify(sampler, target, n_events=n, access=access, draft=draft, reference=reference, seed=seed, stop=stop)
+    with trial(Order(dotted, access, events, seconds, stop, seed, timeout)) as running:
+        n = running.size()
+        if not (quiet or as_json):
+            click.echo(needs(n))
+        certificate = Certificate(running.certify(n))
     if out is not None:
         store.write_json(out, certificate.cell)
     if as_json:
@@ -184,50 +185,6 @@ def certify_factory(
         missing = [f"  not possible: {m}" for m in certificate.cell.not_possible]
         click.echo("\n".join([certificate.sentence, *lines, *missing]))
     return int(certificate.exit_code)
-
-
-def factory_parts(dotted: str) -> tuple[Any, Any, Any, Any]:
-    """(sampler, target, draft, reference) of ``package.module:factory``; InputError says what is missing."""
-    from tppsd_bench.runner.worker import resolve
-
-    if ":" not in dotted:
-        raise InputError(f"--sampler {dotted!r} is not MODULE:FACTORY, e.g. mypackage.mymodule:make_sampler.")
-    try:
-        factory = resolve(dotted)
-    except ModuleNotFoundError as problem:
-        raise InputError(f"--sampler {dotted!r}: {problem}; is the folder it lies in the current one, or installed?") from None
-    except AttributeError as problem:
-        raise InputError(f"--sampler {dotted!r}: {problem}.") from None
-    made = factory() if callable(factory) and not hasattr(factory, "sampler") else factory
-    if isinstance(made, tuple) and 2 <= len(made) <= 4:
-        sampler, target, draft, reference = (*made, None, None)[:4]
-    elif hasattr(made, "sampler") and hasattr(made, "target"):
-        sampler, target = made.sampler, made.target
-        draft, reference = getattr(made, "draft", None), getattr(made, "reference", None)
-    else:
-        raise InputError(
-            f"--sampler {dotted!r} gave a {type(made).__name__}; expected (sampler, target), (sampler, target, draft) "
-            "or an object with .sampler and .target."
-        )
-    return sampler, target, draft, reference
-
-
-def affordable_events(sampler: Any, stop: Any, seconds: float, seed: int) -> int:
-    """Events whose drawing and testing fit ``seconds``: a small draw is timed, half the time is kept for the tests."""
-    import time
-
-    from tppsd_bench.protocols import SampleRequest
-    from tppsd_bench.streams import StreamKey
-
-    n = 4
-    while True:
-        started = time.perf_counter()
-        drawn = sampler.sample(SampleRequest(n, stop, StreamKey(seed=seed, suite="certify", stage="timing"))).events.n_events
-        took = time.perf_counter() - started
-        if took > min(0.02 * seconds, 1.0) or n >= 4096:
-            break
-        n *= 4
-    return max(1000, int(0.5 * seconds * drawn / max(took, 1e-6) / 2), 1)
 
 
 def reading(options: dict[str, Any]) -> dict[str, Any]:

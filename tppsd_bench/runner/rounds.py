@@ -62,6 +62,8 @@ class Design:
     round_seconds: float | None = None
     """Seconds a confirmation round may take; later rounds grow less where it is short."""
     batch_size: int | None = None
+    refuse_repeats: bool = False
+    """Whether copies of sequences and a coarse clock are misuse, which ends the examination, or one more fault to be found."""
     call_seconds: float | None = None
     """A call of a sampler that takes longer counts as hanging; None: as long as it takes."""
     device: str = "cpu"
@@ -190,10 +192,11 @@ class Rounds:
 
     def _invalid(self, label: str, j: int, run: SampleRun, scores: Scores | None) -> list[Evidence]:
         """What makes this round's evidence invalid: broken scores, or sequences of an earlier key once more."""
-        from tppsd_bench.stats.preconditions import check_scores
+        from tppsd_bench.stats.preconditions import check_batch, check_scores
 
         earlier = [self.pilot(label).events, *(self.arm(label, i).run.events for i in range(1, j))]
-        found = [fresh_seeds(run.events, earlier), *(check_scores(run.events, scores) if scores is not None else ())]
+        found = check_batch(run.events) if self.design.refuse_repeats else []
+        found += [fresh_seeds(run.events, earlier), *(check_scores(run.events, scores) if scores is not None else ())]
         return [e for e in found if e.passed is False]
 
     def _laws(self, label: str, run: SampleRun) -> Conditional | None:

@@ -1,11 +1,12 @@
 """Speed cells: paired times of speculative sampling against two target-only baselines, beside what the throughput law promised.
 
 Order: calibrate on seeds of their own and freeze (``calibration``); time every K against cached target-only sampling in pairs, on
-fresh seeds; a few short pairs against recomputing. The K that is judged is chosen by the calibration, not by the times reported.
+fresh seeds; a few short pairs against recomputing. The K that is shown is the calibration's choice unless only another one pays.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tppsd_bench.measure.throughput import explain
+from tppsd_bench.measure.throughput import explain, outcome_probabilities
 from tppsd_bench.measure.timing import PairedTiming, Ratio, fewest_pairs, paired_timing
 from tppsd_bench.protocols import Counts, SampleRequest, SamplerUnderTest, Stop
 from tppsd_bench.results import Axis, CellResult, Outcome, Verdict
@@ -37,9 +38,7 @@ def run_speed_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArr
     cell, s = job.cells[0], job.sections.speed
     key = StreamKey(seed=job.seed, suite=job.suite, cell=cell.id)
     synchronise = synchroniser(job.device)
-    calibration = calibrate(
-        pair, s.k, job.sections.law.rule, s.length, key, job.device, clock_of(job.device, synchronise)
-    )
+    calibration = calibrate(pair, s.k, job.sections.law.rule, s.length, key, job.device, clock_of(job.device, synchronise))
     best = calibration.best_k
     speculative = {k: pair.sampler("speculative", k=k, rule=job.sections.law.rule) for k in s.k}
     rng = key.replace(purpose="timing").generator()
@@ -57,10 +56,9 @@ def run_speed_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArr
     )  # fmt: skip
     judged, figures = verdict(timing, list(s.k), best)
     predicted = {k: calibration.predict(k) for k in s.k}
-    figures |= _figures(timing, list(s.k), best) | recomputed | _law(timing, calibration, counted)
-    figures["speedup_by_k"] = [
-        {"k": k, **_estimate(timing.ratio(_name(k))), "predicted": predicted[k].speedup} for k in s.k
-    ]
+    best = figures["best_k"]
+    figures |= _figures(timing, list(s.k), best) | recomputed | _law(timing, calibration, counted, best)
+    figures["speedup_by_k"] = [{"k": k, **_estimate(timing.ratio(_name(k))), "predicted": predicted[k].speedup} for k in s.k]
     arrays: dict[str, NDArray[Any]] = {
         "k": np.array(s.k), "log_ratio_cpu": np.stack([timing.log_ratio(_name(k)) for k in s.k], axis=1),
         "log_ratio_wall": np.stack([timing.log_ratio(_name(k), "wall") for k in s.k], axis=1),
@@ -94,7 +92,7 @@ def verdict(timing: PairedTiming, ks: list[int], best: int) -> tuple[Verdict, di
     else:
         sentence = f"Speculation pays: {said}." if pays else f"Speculation does not pay at any K timed: at best {said}."
     outcome = Outcome.INCONCLUSIVE if pays is None else Outcome.PASS
-    return Verdict(Axis.SPEED, outcome, sentence, n=timing.n_pairs), {"pays": pays, "pays_sentence": sentence}
+    return Verdict(Axis.SPEED, outcome, sentence, n=timing.n_pairs), {"pays": pays, "pays_sentence": sentence, "best_k": shown}
 
 
 def synchroniser(device: str) -> Callable[[], None] | None:
@@ -132,7 +130,6 @@ def _figures(timing: PairedTiming, ks: list[int], best: int) -> dict[str, Any]:
     return {
         "speedup_cpu": _estimate(timing.ratio(_name(best))),
         "speedup_wall": _estimate(timing.ratio(_name(best), "wall")),
-        "best_k": best,
         "ks": ks,
         "baseline_ms": 1000 * float(np.median(timing.cpu[:, 0])),
         "speculative_ms": 1000 * float(np.median(timing.cpu[:, timing.sides.index(_name(best))])),
@@ -167,7 +164,7 @@ def _recompute(
     }
 
 
-def _law(timing: PairedTiming, calibration: Calibration, counted: dict[int, Counts]) -> dict[str, Any]:
+def _law(timing: PairedTiming, calibration: Calibration, counted: dict[int, Counts], k_shown: int) -> dict[str, Any]:
     """The law's frozen inputs, its promises, and what was missed of them: by acceptance or by overhead."""
     costs, promises, measured, missed = calibration.costs, {}, {}, {}
     for k, counts in counted.items():
@@ -176,9 +173,10 @@ def _law(timing: PairedTiming, calibration: Calibration, counted: dict[int, Coun
         measured[str(k)] = counts.committed / max(counts.target_row_forwards, 1)
         split = explain(prediction, timing.ratio(_name(k)).median, counts.committed / max(counts.rounds, 1))
         missed[str(k)] = {"acceptance": split.acceptance, "overhead": split.overhead, "total": split.total}
-    best = str(calibration.best_k)
+    best = str(k_shown)
     return {
-        "alpha_quadrature": calibration.alpha.value,
+        "calibrated_k": calibration.best_k,
+        "alpha_quadrature": estimate(*calibration.alpha.interval),
         "draft_step": costs.draft,
         "verify_step": {str(k): costs.verify[k] for k in counted},
         "rest_step": costs.rest,
@@ -187,8 +185,20 @@ def _law(timing: PairedTiming, calibration: Calibration, counted: dict[int, Coun
         "target_step_ms": 1000 * calibration.step_seconds,
         "events_per_forward": measured[best],
         "promised_events_per_forward": promises[best],
-        "share_of_promised": measured[best] / promises[best],
+        "share_of_promised": _share(counted[k_shown], calibration, k_shown),
         "events_per_forward_by_k": measured,
         "promised_events_per_forward_by_k": promises,
         "prediction_log_residual": missed,
     }  # fmt: skip
+
+
+def _share(counts: Counts, calibration: Calibration, k: int) -> dict[str, float]:
+    """Events a forward over those promised, with a 95 % interval for the luck of the rounds counted."""
+    share = (
+        counts.committed / max(counts.target_row_forwards, 1) / calibration.alpha.events_per_forward(calibration.n_events, k)
+    )
+    p = outcome_probabilities(calibration.alpha.value, k)
+    mean = float(p @ np.arange(1, k + 2))
+    spread = math.sqrt(max(float(p @ np.arange(1, k + 2) ** 2) - mean**2, 0.0)) / mean
+    half = 1.959963984540054 * spread / math.sqrt(max(counts.rounds, 1))
+    return estimate(share, share * math.exp(-half), share * math.exp(half))

@@ -95,9 +95,9 @@ def _hidden(cells: Sequence[CellResult]) -> str:
 
 
 def _first(cells: Sequence[CellResult], outcome: Outcome) -> str:
-    """The clearest of the verdicts with this outcome: the law's before the mechanism's, then the smallest q."""
+    """The clearest of the verdicts with this outcome: validity before law before mechanism, then the smallest q."""
     found = [(c, v) for c in cells for v in c.verdicts if v.outcome is outcome and v.axis in JUDGED]
-    cell, told = min(found, key=lambda f: (f[1].axis is Axis.MECHANISM, f[1].q_value if f[1].q_value is not None else 0.0))
+    cell, told = min(found, key=lambda f: (JUDGED.index(f[1].axis), f[1].q_value if f[1].q_value is not None else 0.0))
     k = f", K = {cell.k}" if cell.k is not None else ""
     return (f"{cell.draft} draft{k}: " if cell.draft else "") + told.sentence.rstrip(".")
 

@@ -112,7 +112,7 @@ def thread_environment() -> Iterator[None]:
 
 @contextlib.contextmanager
 def time_limit(
-    seconds: float, what: str, mend: str = "and was stopped; raise cell_timeout in the suite if it is merely slow"
+    seconds: float, what: str, mend: str = " and was stopped; raise cell_timeout in the suite if it is merely slow"
 ) -> Iterator[None]:
     """Raise TimeoutError in this process's main thread after ``seconds``; no effect where the system has no alarm."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
@@ -120,7 +120,7 @@ def time_limit(
         return
 
     def ring(_signal: int, _frame: object) -> None:
-        raise TimeoutError(f"{what} took longer than {seconds:g} s {mend}.")
+        raise TimeoutError(f"{what} took longer than {seconds:g} s{mend}.")
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)

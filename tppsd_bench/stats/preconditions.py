@@ -138,9 +138,11 @@ def finite_scores(batch: EventBatch, scores: Scores) -> Evidence:
             at = int(np.argmax(mask))
             i, j = batch.locate(at)
             found = np.array2string(np.asarray(values[at]), precision=4)
+            logs = what != "the log-density" and bool((values <= 0).all())
+            mend = "these look like logarithms: exponentiate" if logs else "compute them in float64 and in log space"
             detail = (
                 f"Sequence {i}, event {j}: {what} is {found}, one of {int(mask.sum())} such scores; expected finite "
-                "log-densities, probabilities in [0, 1] and CDF + survival = 1: compute them in float64 and in log space"
+                f"log-densities, probabilities in [0, 1] and CDF + survival = 1: {mend}"
             )
             return _evidence("validity.finite", False, float(mask.sum()), batch.n_events, detail)
     crossing = scores.crossing_cdf

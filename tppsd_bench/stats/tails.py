@@ -132,7 +132,7 @@ class Atoms(Statistic):
         p = 1.0
         if count > 1:
             density = math.exp(min(700.0, float(stream.scores.log_density[:n][gaps == value].max())))
-            step = float(np.spacing(np.float32(max(stream.batch.end_times.max(), value))))
+            step = float(np.spacing(np.float32(min(max(stream.batch.end_times.max(), value), 1e38))))
             mean = 4.0 * n * density * step
             p = min(1.0, n * float(special.gammainc(count - 1, mean))) if mean > 0 else 0.0
         detail = "" if count == 1 else f"The gap {value!r} occurs {count} times."

@@ -12,7 +12,7 @@ from tppsd_bench.protocols import BoolArray, Conditional, FloatArray, IntArray
 from tppsd_bench.results import Axis, Evidence
 from tppsd_bench.stats.base import Z95, two_sided_normal
 from tppsd_bench.stats.whitebox.contexts import Contexts
-from tppsd_bench.stats.whitebox.gap_integrals import P, P_S, Q, Q_S, GapIntegrals
+from tppsd_bench.stats.whitebox.gap_integrals import P_S, Q_S, GapIntegrals, P, Q
 from tppsd_bench.stats.whitebox.uniformity import min_detectable_z
 from tppsd_bench.stats.whitebox.weights import clipped_score
 

@@ -85,9 +85,7 @@ def _why_not(c: Contexts, n: int) -> str:
     return f"{n} events of that role, at least {MIN_UNIFORMS} are needed"
 
 
-def _pit(
-    c: Contexts, integrals: GapIntegrals | None, kind: str, events: IntArray, rng: np.random.Generator
-) -> FloatArray:
+def _pit(c: Contexts, integrals: GapIntegrals | None, kind: str, events: IntArray, rng: np.random.Generator) -> FloatArray:
     assert c.p is not None
     rows, gap, left = c.event_row[events], c.events.gaps[events], c.time_left[events]
     p = c.p.take(rows)
