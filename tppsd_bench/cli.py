@@ -212,7 +212,9 @@ def train(recipe: str | None, data: str | None, out: str | None, seed: int | Non
 @click.option("--length", type=click.IntRange(1), metavar="N", help="Events of a sequence.  [default: 100]")
 @click.option("--horizon", type=float, help="Stop sequences at this time instead.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--timeout", type=Duration(), default="10m", show_default=True, help="A call of the sampler longer than this hangs.")
+@click.option(
+    "--timeout", type=Duration(), default="10m", show_default=True, help="A call of the sampler longer than this hangs."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write the certificate's JSON here.")
 @click.option("--json", "as_json", is_flag=True, help="The certificate as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="The sentence alone.")

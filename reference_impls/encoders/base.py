@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from reference_impls.encoders.attention import attend_ragged, softmax_of_log2
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Vector = NDArray[np.float32]
@@ -139,21 +141,6 @@ def causal_attend(n_heads: int, strict: bool, length: int, device: torch.device)
     return attend
 
 
-def softmax_of_log2(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """(unnormalised weights, their sums) of base-2 scores; falls back to subtracting the maximum where 2^score leaves float32.
-
-    Leaving out the maximum saves two passes over the scores. Sums between 1e-30 and 1e30 prove that nothing that matters
-    was lost: no weight overflowed, and what underflowed is below 1e-8 of the sum.
-    """
-    weights = torch.exp2(scores)
-    sums = weights.sum(dim=-1, keepdim=True)
-    low, high = torch.aminmax(sums)
-    if not (float(low) > 1e-30 and float(high) < 1e30):
-        weights = torch.exp2(scores - scores.amax(dim=-1, keepdim=True))
-        sums = weights.sum(dim=-1, keepdim=True)
-    return weights, sums
-
-
 class KeyValueCache:
     """Keys and values of ``n`` histories, each of its own length, with per-sequence rollback. Implements ``base.Cache``."""
 
@@ -207,7 +194,7 @@ class KeyValueCache:
             self.times[rows, index + 1] = times
         self.lengths = start + counts
         inputs = EventInputs(times, gaps, torch.from_numpy(types).to(self._device), index)
-        return inputs, (self._attend_one(needed - m, m) if n == 1 else self._attend_ragged(index, m))
+        return inputs, (self._attend_one(needed - m, m) if n == 1 else attend_ragged(self.store, self._encoder, index))
 
     def _attend_one(self, first: int, m: int) -> Attend:
         """One sequence: plain slices; only the last m x m block needs a mask."""
@@ -231,35 +218,3 @@ class KeyValueCache:
             return out.transpose(0, 1).reshape(m, d)
 
         return attend
-
-    def _attend_ragged(self, index: IntArray, m: int) -> Attend:
-        """Many sequences, each at its own length: scatter the new columns, mask what a query must not see."""
-        heads, null, d = self._encoder.n_heads, self._null, self._encoder.d_attention
-        n, width = len(index), d // heads
-        at = torch.as_tensor(index + null, device=self._device)
-        end = int(index.max()) + 1 + null
-        limit = at if null else at + 1
-        hidden = torch.arange(end, device=self._device)[None, None, :] >= limit[:, :, None]
-        mask = torch.zeros(hidden.shape, device=self._device).masked_fill_(hidden, -torch.inf)[:, None]
-        columns = at[:, None, :].expand(n, d, m)
-        capacity = self.store.shape[-1]
-        products = _numpy_product if self._device.type == "cpu" else torch.bmm
-
-        def attend(layer: int, qkv: Tensor) -> Tensor:
-            keys, values = self.store[layer].unbind(0)
-            q, k, v = qkv.view(n, m, 3 * d).chunk(3, dim=-1)
-            keys.scatter_(2, columns, k.transpose(1, 2))
-            values.scatter_(2, columns, v.transpose(1, 2))
-            queries = q.reshape(n, m, heads, width).transpose(1, 2).reshape(n * heads, m, width)
-            scores = products(queries, keys.view(n * heads, width, capacity)[..., :end])
-            scores.view(n, heads, m, end).add_(mask)
-            weights, sums = softmax_of_log2(scores)
-            out = products(weights, values.view(n * heads, width, capacity)[..., :end].transpose(1, 2)) / sums
-            return out.view(n, heads, m, width).transpose(1, 2).reshape(n, m, d)
-
-        return attend
-
-
-def _numpy_product(a: Tensor, b: Tensor) -> Tensor:
-    """``torch.bmm`` by way of numpy: on small blocks its BLAS is twice as fast as torch's on some processors, never slower."""
-    return torch.from_numpy(np.matmul(a.numpy(), b.numpy()))
