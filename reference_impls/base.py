@@ -10,13 +10,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import Conditional, Scores
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tppsd_bench.protocols import Conditional, FloatArray, IntArray, Scores
 
 
 class Law(Conditional, Protocol):

@@ -19,10 +19,7 @@ from reference_impls.heads.network import MixtureHead
 from reference_impls.instrument import small_operations
 from tppsd_bench.errors import InputError
 from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import Scores
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tppsd_bench.protocols import FloatArray, IntArray, Scores
 
 _SCORE_POSITIONS = 16_384
 """Positions scored in one pass; bounds the memory of attention scores."""

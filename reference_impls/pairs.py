@@ -24,6 +24,10 @@ _TOYS: dict[str, dict[str, Any]] = {
     "toy-univariate": {"title": "Toy: one type", "n_types": 1, "types_given_gap": False},
 }
 
+RELEASE = "release:"
+_RELEASE_TYPES = {"hawkes": 1, "poisson": 1, "multi": 2}
+"""Number of types of the release's data sets."""
+
 
 def names() -> list[str]:
     """The shipped neural pairs, then the toys."""
@@ -36,6 +40,8 @@ def card(name: str) -> dict[str, Any]:
         toy = _TOYS[name]
         return {"name": name, "title": toy["title"], "n_types": toy["n_types"], "process": None, "train_median_events": 100,
                 "data": {"name": "closed form"}, "nll": {}, "size": "toy"}  # fmt: skip
+    if name.startswith(RELEASE):
+        return _release_card(name)
     folder = Path(name) if Path(name).is_dir() else CHECKPOINTS / name
     path = folder / "card.json"
     if not path.is_file():
@@ -46,6 +52,17 @@ def card(name: str) -> dict[str, Any]:
         raise InputError(f"There is no pair {name!r}; known pairs: {', '.join(names())}, or a folder written by `train`.{hint}")
     out: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return out
+
+
+def _release_card(name: str) -> dict[str, Any]:
+    """What is known about a pair of the public release before its files are opened."""
+    parts = name.split(":", 3)
+    if len(parts) != 4 or parts[2] not in _RELEASE_TYPES:
+        raise InputError(f"{name!r}: expected release:ENCODER:DATASET:FOLDER with DATASET one of {', '.join(_RELEASE_TYPES)}.")
+    _, encoder, dataset, _ = parts
+    return {"name": f"release-{encoder}-{dataset}", "title": f"Public release, {encoder.upper()} on {dataset}",
+            "n_types": _RELEASE_TYPES[dataset], "train_median_events": 160, "data": {"name": f"public release, {dataset}"},
+            "nll": {}, "process": None}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,7 +114,7 @@ def load_pair(name: str, device: str = "cpu") -> Pair:
         target = toy_target(toy["n_types"], toy["types_given_gap"], name)
         toy_shipped = toy_draft(target)
         return Pair(name, toy["title"], target, {"shipped": toy_shipped, "stress": StressDraft(toy_shipped)}, card(name))
-    if name.startswith("release:"):
+    if name.startswith(RELEASE):
         from reference_impls.release import release_pair
 
         return release_pair(name)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from reference_impls.encoders.base import EventInputs, interleaved_encoding, sinusoid_rates
 from reference_impls.network import NeuralModel
-from reference_impls.pairs import Pair
+from reference_impls.pairs import Pair, card
 from reference_impls.stress import StressDraft
 from tppsd_bench.errors import InputError
 from tppsd_bench.protocols import FloatArray, IntArray
@@ -202,18 +202,13 @@ def release_files(folder: Path | str, encoder: str, dataset: str) -> dict[int, P
 
 
 def release_pair(name: str) -> Pair:
-    """``release:ENCODER:DATASET:FOLDER``: the deepest network as target, the one-layer network as draft."""
-    parts = name.split(":", 3)
-    if len(parts) != 4 or parts[2] not in CONSTANTS:
-        raise InputError(f"{name!r}: expected release:ENCODER:DATASET:FOLDER with DATASET one of {', '.join(CONSTANTS)}.")
-    _, encoder, dataset, folder = parts
+    """``release:ENCODER:DATASET:FOLDER``: the deepest network as target, the shallowest as draft."""
+    about = card(name)
+    _, encoder, dataset, folder = name.split(":", 3)
     files = release_files(folder, encoder, dataset)
     if len(files) < 2:
         raise InputError(
             f"{folder}: found {len(files)} {encoder} files for {dataset}; a pair needs a deep and a one-layer one."
         )
     target, draft = (load_release(files[n], CONSTANTS[dataset]) for n in (max(files), min(files)))
-    title = f"Public release, {encoder.upper()} on {dataset}"
-    card: dict[str, Any] = {"name": f"release-{encoder}-{dataset}", "title": title, "n_types": target.n_types, "train_median_events": 160,
-            "data": {"name": f"public release, {dataset}"}, "nll": {}, "process": None}  # fmt: skip
-    return Pair(card["name"], title, target, {"shipped": draft, "stress": StressDraft(draft)}, card)
+    return Pair(about["name"], about["title"], target, {"shipped": draft, "stress": StressDraft(draft)}, about)

@@ -10,16 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reference_impls.base import Law, Model, scores_from_conditionals
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
 from reference_impls.heads.types import TypesTempered
 from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import Scores
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tppsd_bench.protocols import FloatArray, IntArray, Scores
 
 
 @dataclass(frozen=True)

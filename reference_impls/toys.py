@@ -11,16 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reference_impls.base import scores_from_conditionals
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
 from reference_impls.heads.types import GAP_FEATURES, TypeLaw, TypesGivenGap, TypesIndependent
 from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import Scores
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tppsd_bench.protocols import FloatArray, IntArray, Scores
 
 
 def rowwise_product(x: FloatArray, w: FloatArray) -> FloatArray:

@@ -1,13 +1,21 @@
-"""House rules a machine can check: import directions, module length, one test command, links, words that must not appear."""
+"""House rules a machine can check: import directions, what needs torch, module length, checkpoints, links, words."""
 
 from __future__ import annotations
 
 import ast
+import hashlib
+import json
 import re
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from reference_impls.pairs import CHECKPOINTS
+from reference_impls.training.recipe import load_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("tppsd_bench", "reference_impls")
@@ -15,6 +23,8 @@ MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py
 TEXT_FOLDERS = (*PACKAGES, "tests", "docs", "suites", "reports/templates", ".ci", ".github")
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".html", ".css", ".js", ".yml", ".json", ".j2", ""}
 HARD_LIMIT = 400
+CHECKPOINT_BYTES = 15_000_000
+CARDS = sorted(CHECKPOINTS.glob("*/card.json"))
 
 FORBIDDEN = (
     # (folder, what it must not import)
@@ -71,6 +81,51 @@ def test_the_import_check_sees_every_form_of_import(statement: str) -> None:
     names = [name for _, name in imported(statement, "tppsd_bench.stats")]
     assert any(within(name, ("reference_impls", "tppsd_bench.report")) for name in names)
     assert not any(within(name, ("reference_impl", "tppsd_bench.rep")) for name in names)
+
+
+def imported_by(statements: str) -> set[str]:
+    """Top-level names of all modules that a fresh interpreter holds after ``statements``."""
+    code = f"import sys\n{statements}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_no_module_of_the_harness_imports_torch_or_a_model() -> None:
+    modules = [".".join(m.relative_to(ROOT).with_suffix("").parts) for m in MODULES if m.is_relative_to(ROOT / "tppsd_bench")]
+    assert len(modules) > 50
+    loaded = imported_by("\n".join(f"import {m.removesuffix('.__init__')}" for m in modules))
+    assert "numpy" in loaded
+    assert not loaded & {"torch", "reference_impls"}
+
+
+def test_samplers_and_toys_work_without_torch() -> None:
+    folder = ROOT / "reference_impls/samplers"
+    modules = [f"reference_impls.samplers.{m.stem}" for m in folder.glob("*.py") if m.stem != "__init__"]
+    modules += ["reference_impls.toys", "reference_impls.stress", "reference_impls.mutants"]
+    uses = "from reference_impls.pairs import card, load_pair, names\n[card(name) for name in names()]\n"
+    uses += "load_pair('toy-marked').sampler('speculative')"
+    assert "torch" not in imported_by("\n".join([*(f"import {m}" for m in modules), uses]))
+    assert "torch" in imported_by("import reference_impls.network")
+
+
+@pytest.mark.parametrize("path", CARDS, ids=lambda p: p.parent.name)
+def test_a_card_belongs_to_its_files_and_its_recipe(path: Path) -> None:
+    """The weights are those the card was written for, and the recipe that ships is the one they were trained by."""
+    card = json.loads(path.read_text(encoding="utf-8"))
+    assert card["name"] == path.parent.name
+    weights = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in path.parent.glob("*.safetensors")}
+    assert weights == card["sha256"]
+    recipe = load_recipe(card["name"]).model_dump(mode="json")
+    assert recipe == card["recipe"]
+
+
+def test_checkpoints_are_complete_and_small() -> None:
+    suite = tomllib.loads((ROOT / "suites/calibration.toml").read_text(encoding="utf-8"))
+    assert {p.parent.name for p in CARDS} == set(suite["pairs"])
+    files = [p for p in CHECKPOINTS.rglob("*") if p.is_file()]
+    assert {p.name for p in files} == {"card.json", "target.safetensors", "draft.safetensors"}
+    assert sum(p.stat().st_size for p in files) < CHECKPOINT_BYTES
 
 
 def test_modules_stay_readable() -> None:

@@ -56,17 +56,20 @@ def test_only_the_two_packages_are_importable(wheel: Path) -> None:
     assert not [n for n in names if "asv" in n]
 
 
-def test_every_module_suite_template_and_checkpoint_travels(wheel: Path) -> None:
+def test_every_module_suite_template_recipe_and_checkpoint_travels(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {
         *(str(p.relative_to(ROOT)) for package in ("tppsd_bench", "reference_impls") for p in (ROOT / package).rglob("*.py")),
         *(f"tppsd_bench/{p.relative_to(ROOT)}" for p in (ROOT / "suites").glob("*.toml")),
         *(f"tppsd_bench/{p.relative_to(ROOT)}" for p in (ROOT / "reports/templates").rglob("*") if p.is_file()),
+        *(str(p.relative_to(ROOT)) for p in (ROOT / "reference_impls/training/recipes").glob("*.toml")),
         *(
             str(p.relative_to(ROOT))
             for p in (ROOT / "reference_impls/checkpoints").rglob("*")
-            if p.suffix in {".safetensors", ".json", ".toml"}
+            if p.suffix in {".safetensors", ".json"}
         ),
+        "tppsd_bench/py.typed",
+        "reference_impls/py.typed",
     }
     assert not expected - names
 
@@ -79,6 +82,21 @@ def test_the_wheel_lists_its_suites_in_an_empty_folder(python: str, tmp_path: Pa
     assert suites
     assert all(name in listed for name in suites)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_wheel_shows_a_plan_and_lists_its_recipes(python: str, tmp_path: Path) -> None:
+    assert "law.thp-hawkes.shipped.k5" in run([python, "-m", "tppsd_bench", "show", "calibration"], tmp_path)
+    code = "from reference_impls.training.recipe import recipe_names; print(*recipe_names())"
+    assert set(run([python, "-c", code], tmp_path).split()) == {
+        p.stem for p in (ROOT / "reference_impls/training/recipes").glob("*.toml")
+    }
+
+
+def test_the_wheel_runs_the_smoke_suite_in_an_empty_folder(python: str, tmp_path: Path) -> None:
+    said = run([python, "-m", "tppsd_bench", "run", "--suite", "smoke", "--quiet"], tmp_path)
+    assert "PASS" in said
+    (report,) = tmp_path.glob("reports/runs/smoke-*/report.html")
+    assert report.stat().st_size > 10_000
 
 
 def test_the_wheel_finds_its_templates(python: str, tmp_path: Path) -> None:

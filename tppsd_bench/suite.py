@@ -44,7 +44,7 @@ class Law(Section):
     """Events of a cell in the first round."""
     length: Positive | None = None
     """Events of a sequence; left out: the training median of the pair's card."""
-    batch_size: Positive | None = 64
+    batch_size: Positive | None = 256
     n_permutations: Annotated[int, Field(ge=99)] = 9_999
     max_rounds: Annotated[int, Field(ge=1, le=3)] = 3
     """k of the confirmation on fresh seeds (1: no confirmation, the level is spent on one look)."""

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-IntArray = NDArray[np.int64]
+from tppsd_bench.protocols import IntArray
+
 Scores = NDArray[np.float32]
 
 _SAFE = (1e-30, 1e30)

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from reference_impls.encoders.attention import attend_ragged, softmax_of_log2
+from tppsd_bench.protocols import FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Vector = NDArray[np.float32]
 
 Attend = Callable[[int, Tensor], Tensor]

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tppsd_bench.protocols import IntArray
+
 Vector = NDArray[np.float32]
 Step = Callable[[Vector, Vector, Callable[[int, Vector], Vector]], Vector]
 """(x, extra, attend(layer, qkv)) -> context, all (d,)."""

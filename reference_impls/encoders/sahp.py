@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from reference_impls.encoders.base import Attend, EventInputs, FloatArray, LayerWeights, Vector, Weights
+from reference_impls.encoders.base import Attend, EventInputs, LayerWeights, Vector, Weights
+from tppsd_bench.protocols import FloatArray
 
 _EPS = 1e-5
 _QUARTER = math.pi / 2

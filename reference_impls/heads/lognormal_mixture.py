@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from reference_impls.heads.types import TypeLaw
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tppsd_bench.protocols import FloatArray, IntArray
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 _TINY, _HUGE = float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max)

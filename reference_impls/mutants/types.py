@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reference_impls.mutants.base import Mutant, register
 from reference_impls.samplers.verification import TwoStep, Verification
-from tppsd_bench.protocols import Conditional
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tppsd_bench.protocols import Conditional, FloatArray, IntArray
 
 
 class TypesUnverified(TwoStep):

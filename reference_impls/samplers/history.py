@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tppsd_bench.errors import InputError
 from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import SampleRequest
+from tppsd_bench.protocols import BoolArray, FloatArray, IntArray, SampleRequest
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+COMPACT = 0.75
+"""Finished rows are dropped once fewer than this share of the rows is still in work."""
 
 
 class Histories:

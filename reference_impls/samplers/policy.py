@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+from tppsd_bench.protocols import FloatArray, IntArray
 
 
 class KPolicy(Protocol):

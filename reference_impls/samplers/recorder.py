@@ -15,13 +15,12 @@ from tppsd_bench.protocols import (
     COMPONENT_GAP,
     COMPONENT_TYPE,
     ROLE_ACCEPTED,
+    BoolArray,
     Counts,
+    FloatArray,
+    IntArray,
     Trace,
 )
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class RoundRecord:
     def n_accepted_within(self) -> IntArray:
         return np.where(self.active, np.minimum(self.n_accepted, self.n_verified()), 0)
 
-    def count(self, counts: Counts, joint: bool, n_types: int) -> None:
+    def add_to(self, counts: Counts) -> None:
         """Add the round's totals."""
         counts.rounds += int(self.active.sum())
         counts.verified += int(self.n_verified().sum())
@@ -75,7 +74,7 @@ class Recorder:
         order = np.lexsort((rounds["index"], rounds["ids"]))
         order = order[rounds["active"][order]]
         r = {name: value[order] for name, value in rounds.items()}
-        return Trace(**self._verifications(r), **self._events(r, events), **self._per_round(r), **self._crossings(r, events))
+        return Trace(**self._verifications(r), **self._events(r), **self._per_round(r), **self._crossings(r, events))
 
     def _stack(self) -> dict[str, Any]:
         """All rounds' rows below each other, (R,) and (R, K_max)."""
@@ -134,7 +133,7 @@ class Recorder:
             "accepted": np.concatenate([p[6] for p in parts])[order],
         }
 
-    def _events(self, r: dict[str, Any], events: EventBatch) -> dict[str, Any]:
+    def _events(self, r: dict[str, Any]) -> dict[str, Any]:
         row = np.repeat(np.arange(len(r["kept"])), r["kept"])
         position = np.arange(len(row)) - np.repeat(np.cumsum(r["kept"]) - r["kept"], r["kept"])
         last = position == r["n_accepted"][row]

@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 
 from reference_impls.base import Law
 from reference_impls.heads.lognormal_mixture import sample_types
+from tppsd_bench.protocols import BoolArray, FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 Uniforms = Callable[[IntArray, int], FloatArray]
 """(rows, m) -> (len(rows), m) fresh uniforms of each row's own stream."""
 

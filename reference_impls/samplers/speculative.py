@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from reference_impls.base import Cache, Law, Model
 from reference_impls.heads.lognormal_mixture import sample_types
 from reference_impls.samplers.batching import run_in_batches
-from reference_impls.samplers.history import Histories, assemble, prompts_of
+from reference_impls.samplers.history import COMPACT, Histories, assemble, prompts_of
 from reference_impls.samplers.policy import FixedK, KPolicy
 from reference_impls.samplers.recorder import Recorder, RoundRecord
 from reference_impls.samplers.residual import ExactResidual, ResidualRule, residual_types
@@ -34,18 +34,16 @@ from tppsd_bench.protocols import (
     ROLE_ACCEPTED,
     ROLE_RESIDUAL,
     ROLE_TARGET,
+    BoolArray,
     Counts,
     Declaration,
+    FloatArray,
+    IntArray,
     SampleRequest,
     SampleRun,
 )
 from tppsd_bench.streams import UniformStreams
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-
-_COMPACT = 0.75
 _DRAFT_U, _ACCEPT_U, _FINAL_U = 3, 2, 3
 """Uniforms per drafted event (component, normal, type), per verified position (gap, type), and for the last event of a round."""
 
@@ -108,7 +106,7 @@ class Speculative:
             if recorder is not None:
                 recorder.add(record)
             active = ~work.histories.finished
-            if active.mean() < _COMPACT or not active.any():
+            if active.mean() < COMPACT or not active.any():
                 for row in np.flatnonzero(~active):
                     done[int(work.ids[row])] = work.histories.output(int(row))
                 self._keep(work, np.flatnonzero(active))
@@ -133,7 +131,7 @@ class Speculative:
 
     # -- one round ------------------------------------------------------------------------------------------------------
     def _round(self, work: Work) -> RoundRecord:
-        histories, counts = work.histories, work.counts
+        histories = work.histories
         active = ~histories.finished
         k = self._k(work, active)
         k_max = self.policy.k_max
@@ -159,7 +157,7 @@ class Speculative:
             work.ids.copy(), active, work.round_index, base - histories.prompt_lengths, k, n_accepted, draft.gaps, draft.types,
             verified, gap_role, type_role, kept, offered,
         )  # fmt: skip
-        record.count(counts, self.rule.joint, self.target.n_types)
+        record.add_to(work.counts)
         work.round_index += 1
         return record
 

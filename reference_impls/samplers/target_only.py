@@ -9,23 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference_impls.base import Law, Model
+from reference_impls.base import Cache, Law, Model
 from reference_impls.heads.lognormal_mixture import sample_types
 from reference_impls.samplers.batching import run_in_batches
-from reference_impls.samplers.history import Histories, assemble, prompts_of
+from reference_impls.samplers.history import COMPACT, Histories, assemble, prompts_of
 from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import (
-    ROLE_TARGET,
-    Counts,
-    Declaration,
-    SampleRequest,
-    SampleRun,
-    Trace,
-)
+from tppsd_bench.protocols import ROLE_TARGET, Counts, Declaration, SampleRequest, SampleRun, Trace
 from tppsd_bench.streams import UniformStreams
-
-_COMPACT = 0.75
-"""Finished rows are dropped once fewer than this share of the rows is still in work."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +52,7 @@ class TargetOnly:
             kept = histories.commit(gaps[:, None], types[:, None], np.ones(len(ids), dtype=np.int64))
             counts.committed += int(kept.sum())
             active = ~histories.finished
-            if active.mean() < _COMPACT or not active.any():
+            if active.mean() < COMPACT or not active.any():
                 for row in np.flatnonzero(~active):
                     done[int(ids[row])] = histories.output(int(row))
                 rows = np.flatnonzero(active)
@@ -73,7 +63,7 @@ class TargetOnly:
         events = assemble(done, n, self.target.n_types, request.stop.horizon)
         return SampleRun(events, counts, _target_trace(events) if request.want_trace else None)
 
-    def _law(self, histories: Histories, cache, counts: Counts) -> Law:  # type: ignore[no-untyped-def]
+    def _law(self, histories: Histories, cache: Cache | None, counts: Counts) -> Law:
         n, active = len(histories.lengths), ~histories.finished
         if not histories.lengths.any():
             return self.target.initial(n)

@@ -11,13 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tppsd_bench.protocols import Conditional, Rule
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from tppsd_bench.protocols import BoolArray, Conditional, FloatArray, IntArray, Rule
 
 
 @dataclass(slots=True)
@@ -52,6 +47,18 @@ def picked_type_log_probs(law: Conditional, gaps: FloatArray, types: IntArray) -
     return out
 
 
+def log_densities(
+    p: Conditional, q: Conditional, gaps: FloatArray, types: IntArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """log p(gap), log q(gap), log p(type | gap), log q(type | gap) of the drafted events, each (n, K)."""
+    flat, shape = gaps.ravel(), gaps.shape
+    log_p, log_q = p.log_prob(flat).reshape(shape), q.log_prob(flat).reshape(shape)
+    if p.n_types == 1:
+        return log_p, log_q, np.zeros(shape), np.zeros(shape)
+    k = types.ravel()
+    return log_p, log_q, picked_type_log_probs(p, flat, k).reshape(shape), picked_type_log_probs(q, flat, k).reshape(shape)
+
+
 class TwoStep:
     """Gap first, against the gap densities; then, only for an accepted gap, the type against p(k | H, gap) / q(k | H, gap)."""
 
@@ -61,17 +68,9 @@ class TwoStep:
     def verify(
         self, p: Conditional, q: Conditional, gaps: FloatArray, types: IntArray, u_gap: FloatArray, u_type: FloatArray
     ) -> Verification:
-        flat, shape = gaps.ravel(), gaps.shape
-        log_p, log_q = p.log_prob(flat).reshape(shape), q.log_prob(flat).reshape(shape)
+        log_p, log_q, log_pk, log_qk = log_densities(p, q, gaps, types)
         with np.errstate(invalid="ignore"):
             gap_accepted = np.log(u_gap) < log_p - log_q
-        if p.n_types == 1:
-            zero = np.zeros(shape)
-            return Verification(log_p, log_q, zero, zero, gap_accepted, np.ones(shape, dtype=bool))
-        k = types.ravel()
-        log_pk = picked_type_log_probs(p, flat, k).reshape(shape)
-        log_qk = picked_type_log_probs(q, flat, k).reshape(shape)
-        with np.errstate(invalid="ignore"):
             type_accepted = np.log(u_type) < log_pk - log_qk
         return Verification(log_p, log_q, log_pk, log_qk, gap_accepted, type_accepted)
 
@@ -85,10 +84,7 @@ class Joint:
     def verify(
         self, p: Conditional, q: Conditional, gaps: FloatArray, types: IntArray, u_gap: FloatArray, u_type: FloatArray
     ) -> Verification:
-        flat, shape, k = gaps.ravel(), gaps.shape, types.ravel()
-        log_p, log_q = p.log_prob(flat).reshape(shape), q.log_prob(flat).reshape(shape)
-        log_pk = picked_type_log_probs(p, flat, k).reshape(shape)
-        log_qk = picked_type_log_probs(q, flat, k).reshape(shape)
+        log_p, log_q, log_pk, log_qk = log_densities(p, q, gaps, types)
         with np.errstate(invalid="ignore"):
             accepted = np.log(u_gap) < (log_p + log_pk) - (log_q + log_qk)
         return Verification(log_p + log_pk, log_q + log_qk, log_pk, log_qk, accepted, accepted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +11,6 @@ import pytest
 import torch
 from sampler_runs import check_run
 
-from reference_impls.instrument import head_call_counter
 from reference_impls.network import NeuralModel
 from reference_impls.samplers.policy import FixedK
 from reference_impls.samplers.speculative import Speculative
@@ -89,6 +90,22 @@ def test_whitebox_checks_pass_on_networks(pair, rule):
 
 
 # -- counts ----------------------------------------------------------------------------------------------------------------
+@contextmanager
+def head_call_counter(model: NeuralModel) -> Iterator[dict[str, int]]:
+    """A second, independent counter of passes: a module hook on the model's head; yields {"calls", "positions"}."""
+    seen = {"calls": 0, "positions": 0}
+
+    def hook(_module, inputs, _output):
+        seen["calls"] += 1
+        seen["positions"] += inputs[0].numel() // inputs[0].shape[-1]
+
+    handle = model.head.register_forward_hook(hook)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
 @pytest.mark.parametrize("n", [1, 4])
 @pytest.mark.parametrize("prompted", [False, True])
 @pytest.mark.parametrize("stop", [Stop(n_events=12), Stop(horizon=4.0)], ids=["events", "horizon"])

@@ -9,6 +9,8 @@ import pytest
 from scipy import stats
 from test_whitebox_toy import EXACT, N_TYPES, STRESS, TARGET, Fault, Model, ScoreOnly, sample
 
+from reference_impls.heads.lognormal_mixture import LogNormalMixture
+from reference_impls.heads.types import OneType
 from tppsd_bench.errors import InputError
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import Counts, Declaration, SampleRequest, SampleRun, Stop
@@ -256,15 +258,35 @@ def test_quadrature_splits_the_target_into_kept_and_residual_mass():
 
     def parts(p, q, x):
         log_p, log_q = p.log_prob(x), q.log_prob(x)
-        return np.stack([np.exp(log_p), *(role_weight(role, log_p, log_q) for role in ("accepted", "residual"))])
+        kept, residual = (role_weight(role, log_p, log_q) for role in ("accepted", "residual"))
+        return np.stack([np.exp(log_p), kept, residual, np.exp(log_q)])
 
-    below, whole = integrate(p, q, rows, gap, forever, parts)
+    below, whole = integrate(p, q, rows, gap, forever, parts, (0, 3))
     np.testing.assert_allclose(whole[0], 1.0, atol=1e-3)
     np.testing.assert_allclose(below[0], p.cdf(gap), atol=1e-3)
     np.testing.assert_allclose(whole[1] + whole[2], whole[0], rtol=1e-12)
-    cut, total = integrate(p, q, rows, gap, 2 * gap, parts)
+    cut, total = integrate(p, q, rows, gap, 2 * gap, parts, (0, 3))
     np.testing.assert_allclose(total[0], p.cdf(2 * gap), atol=1e-3)
     np.testing.assert_allclose(cut[0], below[0], atol=1e-3)
+
+
+def test_quadrature_finds_components_far_narrower_than_its_panels():
+    """Networks trained on rounded times put spikes of width 1e-3 in log gap beside broad components."""
+    rng = StreamKey(cell="spikes").generator()
+    n = 200
+    loc, scale = rng.normal(size=(n, 6)), np.tile([1e-3, 2e-3, 1e-2, 0.1, 0.5, 1.0], (n, 1))
+    p = LogNormalMixture(loc, np.log(scale), rng.normal(size=(n, 6)), OneType(n))
+    q = replace(p, loc=loc + 0.3 * scale, log_scale=np.log(1.5 * scale))
+    gap = p.sample_gap(rng.random((n, 2)))
+
+    def parts(p, q, x):
+        log_p, log_q = p.log_prob(x), q.log_prob(x)
+        return np.stack([np.exp(log_p), np.exp(log_q), np.exp(np.minimum(log_p, log_q))])
+
+    below, whole = integrate(p, q, np.arange(n), gap, np.full(n, np.inf), parts, (0, 1))
+    np.testing.assert_allclose(whole[:2], 1.0, atol=2e-3)
+    np.testing.assert_allclose(below[0], p.cdf(gap), atol=2e-3)
+    np.testing.assert_allclose(below[1], q.cdf(gap), atol=2e-3)
 
 
 def test_skewed_sums_are_judged_at_their_level():

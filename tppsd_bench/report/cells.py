@@ -77,7 +77,7 @@ FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "recompute_ms": ("Recomputing target-only, per event", _milliseconds),
     "speedup_recompute_wall": ("Speedup over recomputing, wall time", wording.times),
     "n_pairs": ("Timed pairs", wording.number),
-    "aa_ratio": ("A/A: the baseline against itself", wording.number),
+    "aa_ratio": ("A/A: one sampler against itself", wording.number),
     "forwards_per_event": ("Target forwards per event", wording.number),
     "reference_forwards_per_event": ("Target forwards per event, target-only", wording.number),
     "events_per_forward": ("Events per target forward", wording.number),

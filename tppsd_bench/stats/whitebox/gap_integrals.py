@@ -58,7 +58,7 @@ class GapIntegrals:
         place = np.full(c.events.n_events, -1, dtype=np.int64)
         place[events] = np.arange(len(events))
         below, whole = integrate(
-            self.p, self.q, c.event_row[events], c.events.gaps[events], c.time_left[events], self._integrands
+            self.p, self.q, c.event_row[events], c.events.gaps[events], c.time_left[events], self._integrands, (P, Q)
         )
         return place, below, whole
 
