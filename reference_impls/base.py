@@ -7,7 +7,7 @@ samplers, toy models and statistics need no torch and never see a float32 probab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -46,7 +46,6 @@ class Cache(Protocol):
         ...
 
 
-@runtime_checkable
 class Model(Protocol):
     """History -> law of the next event, incrementally. Also a ``ConditionalTarget``."""
 

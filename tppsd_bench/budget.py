@@ -47,10 +47,8 @@ STRATUM_FRACTION: Final = 0.9
 """m_j of a stratum: this share of its expected count, fixed before the data."""
 MIN_VARIANCE_NORMAL: Final = 100.0
 """Sum a(1-a) from which the acceptance statistic is read as normal; below, the exact Poisson-binomial tail."""
-MIN_EXPECTED: Final = 5.0
-"""Chi-square cells are merged below this expected count ..."""
 MIN_EXPECTED_SMALL_P: Final = 20.0
-"""... and below this one where p-values under 1e-5 are read."""
+"""Chi-square cells are merged below this expected count: p-values under 1e-5 are read."""
 SCORE_CLIP: Final = 20.0
 """Clip of the draft-direction score q/p - 1 (recentred exactly afterwards)."""
 

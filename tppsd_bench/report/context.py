@@ -281,12 +281,14 @@ def headline(cards: Sequence[PairCard]) -> str:
 
 
 def pays_headline(cards: Sequence[PairCard]) -> str:
-    timed = [c for c in cards if c.pays is not None]
-    if not timed:
+    judged = [c for c in cards if c.pays is not None]
+    open_ = sum(c.pays is None and bool(c.speedup) for c in cards)
+    if not judged:
         return ""
-    paying = sum(c.pays is True for c in timed)
-    if len(timed) == 1:
-        return "Speculation pays." if paying else "Speculation does not pay."
-    if paying == len(timed):
-        return f"Speculation pays for {'both' if paying == 2 else f'all {count_word(paying)}'} timed pairs."
-    return f"Speculation pays for {count_word(paying) if paying else 'none'} of the {count_word(len(timed))} timed pairs."
+    paying = sum(c.pays is True for c in judged)
+    undecided = f"; undecided for {count_word(open_)}" if open_ else ""
+    if len(judged) == 1:
+        return f"Speculation {'pays' if paying else 'does not pay'}{undecided}."
+    if paying == len(judged):
+        return f"Speculation pays for {'both' if paying == 2 else f'all {count_word(paying)}'} pairs that could be judged{undecided}."
+    return f"Speculation pays for {count_word(paying) if paying else 'none'} of {count_word(len(judged))} pairs{undecided}."

@@ -31,6 +31,8 @@ class PooledArms:
     summaries: Summaries
     blind_rows: IntArray
     n_arms: int
+    bundle: int = 1
+    """Consecutive sequences that are permuted together."""
 
     @cached_property
     def distances(self) -> NDArray[Any]:
@@ -40,14 +42,17 @@ class PooledArms:
 
     @cached_property
     def stacked(self) -> dict[np.dtype[Any], tuple[NDArray[Any], dict[str, slice]]]:
-        """All summaries of a dtype side by side, (n, all columns), and the columns of each."""
+        """All summaries of a dtype side by side, summed by bundle (n / bundle, all columns), and the columns of each."""
         out: dict[np.dtype[Any], tuple[NDArray[Any], dict[str, slice]]] = {}
         linear = self.summaries.linear
         for dtype in {table.dtype for table in linear.values()}:
             names = [name for name, table in linear.items() if table.dtype == dtype]
             ends = np.cumsum([linear[name].shape[1] for name in names])
             columns = {name: slice(int(e) - linear[name].shape[1], int(e)) for name, e in zip(names, ends, strict=True)}
-            out[dtype] = np.concatenate([linear[name] for name in names], axis=1), columns
+            table = np.concatenate([linear[name] for name in names], axis=1)
+            if self.bundle > 1:
+                table = table.reshape(-1, self.bundle, table.shape[1]).sum(axis=1, dtype=dtype)
+            out[dtype] = table, columns
         return out
 
     @cached_property
@@ -69,7 +74,7 @@ class PooledArms:
 
 @dataclass(frozen=True)
 class LabelledArm:
-    """One arm under ``b`` labellings: ``arm[name]`` are its summed summaries (b, k), ``labels`` (b, n) who belongs to it."""
+    """One arm under ``b`` labellings: ``arm[name]`` are its summed summaries (b, k), ``labels`` the bundles that belong to it."""
 
     sums: Mapping[str, NDArray[Any]]
     labels: NDArray[np.bool_]
@@ -80,10 +85,14 @@ class LabelledArm:
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.sums[name]
 
+    def holds(self, rows: IntArray) -> NDArray[np.bool_]:
+        """(b, len(rows)) whether each of these sequences belongs to the arm."""
+        return self.labels[:, rows // self.pooled.bundle]
+
     @cached_property
     def pairwise_labels(self) -> NDArray[Any]:
-        """(b, p) the columns of ``labels`` that the energy distance looks at."""
-        return self.labels[:, self.pooled.blind_rows[:MAX_PAIRWISE]].astype(self.pooled.distances.dtype)
+        """(b, p) the same of those that the energy distance looks at."""
+        return self.holds(self.pooled.blind_rows[:MAX_PAIRWISE]).astype(self.pooled.distances.dtype)
 
     @cached_property
     def distance_sums(self) -> NDArray[Any]:

@@ -224,7 +224,7 @@ class RangeScreen(_Direct):
         total = np.zeros(len(arms.sut.labels))
         extremes = arms.sut.pooled.extremes
         for rows, tie_start in extremes:
-            a, r = arms.sut.labels[:, rows], arms.reference.labels[:, rows]
+            a, r = arms.sut.holds(rows), arms.reference.holds(rows)
             total += _beyond(a, r, tie_start) + _beyond(r, a, tie_start)
         return total * 2 / max(len(extremes), 1)
 
