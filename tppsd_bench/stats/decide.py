@@ -13,6 +13,7 @@ from statistics import NormalDist
 
 from tppsd_bench import budget
 from tppsd_bench.results import Axis, Evidence, Outcome, Verdict
+from tppsd_bench.stats.locate import locate
 
 
 @dataclass(frozen=True)
@@ -171,13 +172,13 @@ def law_verdict(
     mine = [e for e in evidence if e.axis is Axis.LAW]
     proofs = [e for e in mine if e.passed is False]
     if proofs:
-        sentence = f"The sampler does not draw from the target's law: {_said(proofs[0])}{_more(proofs)}."
+        sentence = f"The sampler does not draw from the target's law: {_said(proofs[0])}{_more(proofs)}. {_where(mine)}".rstrip()
         return Verdict(Axis.LAW, Outcome.FAIL, sentence, 0.0, level or None, rounds, n)
     if failed:
         name, worst = min(failed.items(), key=lambda item: item[1].q_value)
         sentence = (
             f"The sampler does not draw from the target's law: the {name} family gives q = {worst.q_value:.1e} in round "
-            f"{worst.rounds}{_worst_said(mine)}. Exact samplers fail so in at most {level:.0e} of runs."
+            f"{worst.rounds}{_worst_said(mine)}. {_where(mine)}Exact samplers fail so in at most {level:.0e} of runs."
         )
         return Verdict(Axis.LAW, Outcome.FAIL, sentence, worst.q_value, level, worst.rounds, n)
     primary = [e for e in mine if e.primary]
@@ -238,6 +239,11 @@ def _inconclusive(open_effects: Sequence[Evidence], q: float | None, level: floa
         f"its margin {worst.margin:.4f}{_more(open_effects)}; about {needs:,} events are needed."
     )
     return Verdict(Axis.LAW, Outcome.INCONCLUSIVE, sentence, q, level, rounds, n, needs)
+
+
+def _where(evidence: Sequence[Evidence]) -> str:
+    found = locate(evidence)
+    return f"{found} " if found else ""
 
 
 def _named(e: Evidence) -> str:
