@@ -314,9 +314,10 @@ class Speculative:
     @staticmethod
     def _q(draft: Draft, at: IntArray, position: IntArray) -> Law:
         """The draft's laws at one position of each named row."""
-        rows = [draft.laws[j].take(np.array([i])) for i, j in zip(at, position, strict=True)]
-        joined: Law = type(rows[0]).concat(rows)
-        return joined
+        if len(at) == 1:
+            return draft.laws[position[0]].take(at)
+        joined: Law = type(draft.laws[0]).concat(draft.laws)
+        return joined.take(position * len(draft.k) + at)
 
 
 def _left_align(gaps: FloatArray, types: IntArray, pending: IntArray, m: int) -> tuple[FloatArray, IntArray]:

@@ -192,7 +192,7 @@ def write_card(recipe: Recipe, data: PairData, out: Path) -> dict[str, Any]:
     models = {role: load_network(out / f"{role}.safetensors") for role in ("target", "draft")}
     test = data.test
     sums = {role: sequence_nll(model, test) for role, model in models.items()}
-    sums["renewal"] = -renewal_baseline(data.epoch(0)).log_likelihood(test)
+    sums["renewal"] = -renewal_baseline(data.epoch(0), types="iid").log_likelihood(test)
     if data.process is not None:
         sums["true"] = -data.process.log_likelihood(test)
     figures: dict[str, Any] = {name: ratio_interval(value, test.lengths) for name, value in sums.items()}

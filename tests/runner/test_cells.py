@@ -78,8 +78,9 @@ def test_a_handful_of_events_is_inconclusive() -> None:
 
 def test_horizon_cells() -> None:
     tables = {"horizon": {"enabled": True, "n_sequences": 80, "horizon": 30.0}, "law": {**LAW, "enabled": False}}
-    ((cell, _),) = run_law_job(job("horizon", "fake-exact", **tables), load_pair("fake-exact"))
+    ((cell, arrays),) = run_law_job(job("horizon", "fake-exact", **tables), load_pair("fake-exact"))
     assert cell.kind == "horizon"
+    assert cell.n_events * 0.8 < len(arrays["completed_u"]) < cell.n_events + 80  # nine tenths, the censored gaps among them
     assert cell.stop == {"horizon": 30.0}
     assert cell.verdict(Axis.LAW).outcome in (Outcome.PASS, Outcome.INCONCLUSIVE)
     assert "counts.horizon" in {e.name for e in cell.evidence}
@@ -103,6 +104,17 @@ def test_a_draft_as_good_as_its_target_makes_speculation_pointless() -> None:
     assert "speculation pointless" in summarise([cell])[0].sentence
 
 
+def test_the_cards_larger_test_set_says_whether_the_draft_is_as_good() -> None:
+    pair = load_pair("fake-exact")
+    pair.card["nll"] = {"draft_minus_target": {"value": 0.001, "low": -0.001, "high": 0.003}, "lead_share": 0.9}
+    pair.card["test"] = {"sequences": 512}
+    ((cell, _),) = run_fit_job(job("fit", "fake-exact", fit={"n_events": 2000}), pair)
+    assert cell.figures["pointless"]
+    assert cell.figures["nll_target_minus_draft"]["high"] == 0.001
+    assert cell.figures["lead_share"] == 0.9
+    assert "512 test sequences" in cell.figures["source"]
+
+
 def test_a_pair_of_real_data_shows_its_card() -> None:
     ((cell, _),) = run_fit_job(job("fit", "load-ok"), load_pair("load-ok"))
     assert cell.figures["nll_target"] == 1.0
@@ -116,6 +128,10 @@ def test_speed_cells_name_both_baselines() -> None:
     f = cell.figures
     assert f["speedup_cpu"]["low"] <= f["speedup_cpu"]["value"] <= f["speedup_cpu"]["high"]
     assert f["recompute_ms"] > 0 < f["baseline_ms"]
+    assert f["recompute_events"] == 30
+    assert f["calibrated_k"] in (2, 4)
+    assert f["share_of_promised"]["low"] < 1.1
+    assert f["share_of_promised"]["high"] > 0.9
     assert [row["k"] for row in f["speedup_by_k"]] == [2, 4]
     assert np.isfinite(arrays["predicted"]).all()
     assert arrays["log_ratio_cpu"].shape == (12, 2)

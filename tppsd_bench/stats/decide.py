@@ -172,7 +172,9 @@ def law_verdict(
     mine = [e for e in evidence if e.axis is Axis.LAW]
     proofs = [e for e in mine if e.passed is False]
     if proofs:
-        sentence = f"The sampler does not draw from the target's law: {_said(proofs[0])}{_more(proofs)}. {_where(mine)}".rstrip()
+        sentence = (
+            f"The sampler does not draw from the target's law: {_said(proofs[0])}{_more(proofs)}. {_where(mine)}".rstrip()
+        )
         return Verdict(Axis.LAW, Outcome.FAIL, sentence, 0.0, level or None, rounds, n)
     if failed:
         name, worst = min(failed.items(), key=lambda item: item[1].q_value)
