@@ -315,9 +315,10 @@ class Speculative:
     def _q(draft: Draft, at: IntArray, position: IntArray) -> Law:
         """The draft's laws at one position of each named row."""
         if len(at) == 1:
-            return draft.laws[position[0]].take(at)
+            return draft.laws[int(position[0])].take(at)
         joined: Law = type(draft.laws[0]).concat(draft.laws)
-        return joined.take(position * len(draft.k) + at)
+        picked: Law = joined.take(position * len(draft.k) + at)
+        return picked
 
 
 def _left_align(gaps: FloatArray, types: IntArray, pending: IntArray, m: int) -> tuple[FloatArray, IntArray]:

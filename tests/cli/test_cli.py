@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -209,7 +210,9 @@ def test_certify_of_a_wrong_sampler_exits_1_and_names_the_place(access: str, tmp
 
 @pytest.mark.slow
 def test_smoke_finishes_in_time(tmp_path: Path) -> None:
-    started = time.perf_counter()
+    """Ten seconds on two idle cores; CPU time, because other tests run beside this one."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = tppsd(tmp_path, "run", "--suite", "smoke", "--out", "r")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr
-    assert time.perf_counter() - started < 10
+    assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 15
