@@ -25,7 +25,7 @@ from tppsd_bench.streams import StreamKey
 
 HORIZON = Stop(horizon=100.0)
 KEY = StreamKey(suite="figures")
-KS = (6, 8, 10, 12, 16, 20)
+KS = (8, 12, 16, 20, 24, 28)
 CACHED, RECOMPUTING, SPECULATIVE = "target-only, cached", "target-only, recomputing", "speculative"
 Span = tuple[float, float, float]
 """(value, low, high)."""

@@ -77,7 +77,7 @@ def _by_blocks(store: Tensor, encoder: Any, index: IntArray) -> Any:
             mixed = np.matmul(weights, by_head[1][part, ..., :end].swapaxes(2, 3))
             mixed /= sums
             out[part] = mixed.transpose(0, 2, 1, 3)
-        return torch.from_numpy(out.reshape(n, m, d))
+        return torch.from_numpy(out.reshape(*qkv.shape[:-1], d))
 
     return attend
 

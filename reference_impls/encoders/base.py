@@ -140,6 +140,10 @@ def causal_attend(n_heads: int, strict: bool, length: int, device: torch.device)
     return attend
 
 
+_BLOCK_FROM = 4
+"""New events of one sequence from which numpy's products beat torch's on a CPU."""
+
+
 class KeyValueCache:
     """Keys and values of ``n`` histories, each of its own length, with per-sequence rollback. Implements ``base.Cache``."""
 
@@ -193,7 +197,9 @@ class KeyValueCache:
             self.times[rows, index + 1] = times
         self.lengths = start + counts
         inputs = EventInputs(times, gaps, torch.from_numpy(types).to(self._device), index)
-        return inputs, (self._attend_one(needed - m, m) if n == 1 else attend_ragged(self.store, self._encoder, index))
+        if n == 1 and (m < _BLOCK_FROM or self._device.type != "cpu"):
+            return inputs, self._attend_one(needed - m, m)
+        return inputs, attend_ragged(self.store, self._encoder, index)
 
     def _attend_one(self, first: int, m: int) -> Attend:
         """One sequence: plain slices; only the last m x m block needs a mask."""
