@@ -242,10 +242,10 @@ def _size(warm: _WarmUp, pairs: int, fewest: int, left: float | None, min_second
         calls = min(calls, max(enough, int(left / (pairs * each))))
         calls = max(1, min(calls, int(left / (fewest * each))))
         n = max(fewest, min(pairs, int(left / (calls * each))))
-        shorter = f" of {calls} calls instead of {warm.calls}" if calls < warm.calls else ""
+        shorter = f", each of {calls} calls instead of {warm.calls}" if calls < warm.calls else ""
         if n < pairs or shorter:
             notes.append(
-                f"{n} pairs instead of {pairs}{shorter}: one takes {calls * each:.3g} s, {max(left, 0.0):.3g} s were left."
+                f"{n} pairs instead of {pairs}{shorter}: a pair takes {calls * each:.3g} s and {max(left, 0.0):.3g} s were left."
             )
     return calls, n, notes
 
