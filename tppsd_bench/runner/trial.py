@@ -98,11 +98,13 @@ def _serve(pipe: Connection, path: list[str], order: Order) -> None:
         except EOFError:
             return
         try:
-            pipe.send((True, getattr(served, what)(*arguments)))
+            answer: tuple[bool, Any] = True, getattr(served, what)(*arguments)
         except InputError as problem:
-            pipe.send((False, str(problem)))
+            answer = False, str(problem)
         except Exception as problem:
-            pipe.send((False, f"The examination broke: {describe(problem)}"))
+            answer = False, f"The examination broke: {describe(problem)}"
+        sys.stdout.flush()  # once it has its answer the other side may end this process at any moment
+        pipe.send(answer)
 
 
 class _Served:
