@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -14,6 +16,7 @@ import click
 from tppsd_bench import __version__
 from tppsd_bench.errors import Exit, InputError, RunBroken
 
+_PATIENCE = 5.0
 TRAIN = "reference_impls.training.cli:train"
 
 
@@ -33,6 +36,15 @@ def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
         sys.exit(code or 0)
 
     return run
+
+
+def _end_soon(code: Exit, sentence: str) -> NoReturn:
+    """``_end``, in ``_PATIENCE`` seconds at the latest: the interpreter waits for the pool's thread, which waits for ever where a
+    worker was killed halfway through sending its result. Everything worth keeping is on disk by now."""
+    watch = threading.Timer(_PATIENCE, os._exit, (int(code),))
+    watch.daemon = True
+    watch.start()
+    _end(code, sentence)
 
 
 def _end(code: Exit, sentence: str) -> NoReturn:
@@ -104,7 +116,7 @@ def run(suite: str, pairs: tuple[str, ...], jobs: int | None, out: Path | None, 
         with reporter(quiet) as say:
             folder, cells = execute.execute(planned, name, jobs=processes, resume=resume, say=say)
     except KeyboardInterrupt:
-        _end(Exit.BROKEN, f"Interrupted; finished cells are kept. Go on with: run --suite {suite} --out {name} --resume")
+        _end_soon(Exit.BROKEN, f"Interrupted; finished cells are kept. Go on with: run --suite {suite} --out {name} --resume")
     return present.show_result(folder, cells, as_json=as_json)
 
 

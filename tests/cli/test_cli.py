@@ -145,9 +145,7 @@ def test_ctrl_c_keeps_finished_cells_and_says_how_to_go_on(tmp_path: Path) -> No
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=30)
     assert running.returncode == 4
-    assert said.strip().splitlines()[-1] == (
-        f"error: Interrupted; finished cells are kept. Go on with: run --suite {name} --out r --resume"
-    )
+    assert f"error: Interrupted; finished cells are kept. Go on with: run --suite {name} --out r --resume" in said.splitlines()
 
 
 def test_broken_cells_exit_4_and_json_is_all_of_stdout(tmp_path: Path) -> None:
