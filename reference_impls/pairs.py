@@ -19,11 +19,18 @@ CHECKPOINTS = Path(__file__).parent / "checkpoints"
 Kind = Literal["speculative", "target_only", "target_only_recompute", "draft_only"]
 
 _TOYS: dict[str, dict[str, Any]] = {
-    "toy-marked": {"title": "Toy: three types, independent of the gap", "n_types": 3, "types_given_gap": False},
+    "toy-marked": {
+        "title": "Toy: three types, independent of the gap",
+        "n_types": 3,
+        "types_given_gap": False,
+        "strength": 0.75,
+    },
     "toy-gap-types": {"title": "Toy: three types, conditioned on the gap", "n_types": 3, "types_given_gap": True},
     "toy-univariate": {"title": "Toy: one type", "n_types": 1, "types_given_gap": False},
 }
 
+CLOSE = 0.15
+"""Strength of the toys' third draft, so close to the target that rejection sampling of its residual takes long."""
 RELEASE = "release:"
 _RELEASE_TYPES = {"hawkes": 1, "poisson": 1, "multi": 2}
 """Number of types of the release's data sets."""
@@ -112,8 +119,9 @@ def load_pair(name: str, device: str = "cpu") -> Pair:
 
         toy = _TOYS[name]
         target = toy_target(toy["n_types"], toy["types_given_gap"], name)
-        toy_shipped = toy_draft(target)
-        return Pair(name, toy["title"], target, {"shipped": toy_shipped, "stress": StressDraft(toy_shipped)}, card(name))
+        toy_shipped = toy_draft(target, toy.get("strength", 1.0))
+        drafts = {"shipped": toy_shipped, "stress": StressDraft(toy_shipped), "close": toy_draft(target, CLOSE)}
+        return Pair(name, toy["title"], target, drafts, card(name))
     if name.startswith(RELEASE):
         from reference_impls.release import release_pair
 

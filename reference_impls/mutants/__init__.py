@@ -1,8 +1,10 @@
-"""Deliberately broken samplers: the reference sampler with one decision changed, by name. ``mutant(name)`` finds one."""
+"""Deliberately broken samplers, and exact ones that look odd: the proof that the suite tells them apart.
 
-from __future__ import annotations
+Each is the reference sampler with one decision changed. One file a member: a file of ``faults`` or ``controls`` that defines
+``MUTANT`` is a member under its own name; tests, kill matrix and report find it there. No torch.
+"""
 
-from reference_impls.mutants import types  # noqa: F401  (members register themselves)
-from reference_impls.mutants.base import Mutant, mutant, names
+from reference_impls.mutants.base import Mutant, Witness
+from reference_impls.mutants.registry import controls, mutant, names
 
-__all__ = ["Mutant", "mutant", "names"]
+__all__ = ["Mutant", "Witness", "controls", "mutant", "names"]

@@ -20,22 +20,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from reference_impls.base import Cache, Law, Model
+from reference_impls.base import Law, Model
 from reference_impls.heads.lognormal_mixture import sample_types
 from reference_impls.samplers.batching import run_in_batches
 from reference_impls.samplers.history import COMPACT, Histories, assemble, prompts_of
 from reference_impls.samplers.policy import FixedK, KPolicy
 from reference_impls.samplers.recorder import Recorder, RoundRecord
 from reference_impls.samplers.residual import ExactResidual, ResidualRule, residual_types
+from reference_impls.samplers.round import Draft, LastEvent, Uniforms, Work, left_align
 from reference_impls.samplers.verification import TwoStep, Verification, VerificationRule
 from tppsd_bench.protocols import (
     ROLE_ACCEPTED,
     ROLE_RESIDUAL,
     ROLE_TARGET,
     BoolArray,
-    Counts,
     Declaration,
     FloatArray,
     IntArray,
@@ -44,38 +43,11 @@ from tppsd_bench.protocols import (
 )
 from tppsd_bench.streams import UniformStreams
 
-_DRAFT_U, _ACCEPT_U, _FINAL_U = 3, 2, 3
-"""Uniforms per drafted event (component, normal, type), per verified position (gap, type), and for the last event of a round."""
-
-
-@dataclass
-class Draft:
-    """What one round proposed: (n, K) events and the laws they were drawn from, position after position (row j * n + i)."""
-
-    gaps: FloatArray
-    types: IntArray
-    laws: list[Law]
-    k: IntArray
-    """(n,) how many of the K columns count."""
-
-
-@dataclass
-class Work:
-    """The state of a batch in flight."""
-
-    histories: Histories
-    target_cache: Cache
-    draft_cache: Cache
-    streams: UniformStreams
-    ids: IntArray
-    policy_state: FloatArray
-    round_index: int = 0
-    counts: Counts = field(default_factory=Counts)
-
 
 @dataclass(frozen=True)
 class Speculative:
-    """The reference sampler. ``rule``, ``residual`` and ``policy`` are the decisions a faulty sampler gets wrong."""
+    """The reference sampler. ``rule``, ``residual`` and ``policy`` are decisions, and so is every public method below ``sample``:
+    a faulty sampler is this one with one of them changed (``reference_impls.mutants``)."""
 
     target: Model
     draft: Model
@@ -99,7 +71,7 @@ class Speculative:
         recorder = Recorder(self.rule.joint, self.target.n_types) if request.want_trace else None
         if not n:
             return SampleRun(assemble({}, 0, self.target.n_types, request.stop.horizon))
-        work = self._start(request)
+        work = self.start(request)
         done: dict[int, tuple[FloatArray, IntArray]] = {}
         while len(work.ids):
             record = self._round(work)
@@ -109,11 +81,12 @@ class Speculative:
             if active.mean() < COMPACT or not active.any():
                 for row in np.flatnonzero(~active):
                     done[int(work.ids[row])] = work.histories.output(int(row))
-                self._keep(work, np.flatnonzero(active))
+                work.keep(np.flatnonzero(active))
         events = assemble(done, n, self.target.n_types, request.stop.horizon)
         return SampleRun(events, work.counts, None if recorder is None else recorder.trace(events))
 
-    def _start(self, request: SampleRequest) -> Work:
+    def start(self, request: SampleRequest) -> Work:
+        """Empty caches, the prompts as histories, one stream a sequence."""
         n, k_max = request.n_sequences, self.policy.k_max
         histories = Histories(request, self.target.n_types, prompts_of(request), slack=k_max + 2)
         capacity = histories.gaps.shape[1]
@@ -122,40 +95,25 @@ class Speculative:
             UniformStreams(request.key, n, request.first_sequence), np.arange(n), self.policy.start(n),
         )  # fmt: skip
 
-    def _keep(self, work: Work, rows: IntArray) -> None:
-        work.ids, work.policy_state = work.ids[rows], work.policy_state[rows]
-        work.histories.keep(rows)
-        if len(rows):
-            work.target_cache.keep(rows)
-            work.draft_cache.keep(rows)
-
     # -- one round ------------------------------------------------------------------------------------------------------
     def _round(self, work: Work) -> RoundRecord:
         histories = work.histories
         active = ~histories.finished
         k = self._k(work, active)
-        k_max = self.policy.k_max
-        u = work.streams.take(work.ids, (_DRAFT_U + _ACCEPT_U) * k_max + _FINAL_U)
+        u = self.uniforms(work)
         base = histories.lengths.copy()
-        draft = self._propose(work, k, u[:, : _DRAFT_U * k_max].reshape(len(k), k_max, _DRAFT_U))
-        p, position_rows = self._target_pass(work, draft, active)
-        u_accept = u[:, _DRAFT_U * k_max : -_FINAL_U].reshape(len(k), k_max, _ACCEPT_U)[:, : int(k.max(initial=0))]
-        verified = self._verify(draft, p, position_rows, u_accept)
-        final = self._finish(work, draft, p, position_rows, verified, u[:, -_FINAL_U:], active)
-        n_accepted, gap, type_, gap_role, type_role = final
-        gaps = np.concatenate([draft.gaps, np.zeros((len(k), 1))], axis=1)
-        types = np.concatenate([draft.types, np.zeros((len(k), 1), dtype=np.int64)], axis=1)
-        at = np.arange(len(k))
-        gaps[at, n_accepted], types[at, n_accepted] = gap, type_
-        offered = np.where(active, n_accepted + 1, 0)
-        kept = histories.commit(gaps, types, offered)
-        # both caches hold drafts; only committed ones, less the round's last event, which was never fed, may stay
-        work.target_cache.rollback(np.where(active, base + n_accepted, work.target_cache.lengths))
-        work.draft_cache.rollback(np.minimum(work.draft_cache.lengths, base + n_accepted))
-        work.policy_state = self.policy.observe(work.policy_state, k, n_accepted)
+        draft = self.propose(work, k, u.draft)
+        p, position_rows = self.target_pass(work, draft, active)
+        verified = self.verify(draft, p, position_rows, u.accept[:, : draft.gaps.shape[1]])
+        last = self._last_event(work, draft, p, position_rows, verified, u.last, active)
+        gaps, types, offered = self.compose(draft, last)
+        offered = np.where(active, offered, 0)
+        kept = self.commit(work, gaps, types, offered)
+        self.roll_back(work, base, last.n_accepted, active)
+        work.policy_state = self.policy.observe(work.policy_state, k, last.n_accepted)
         record = RoundRecord(
-            work.ids.copy(), active, work.round_index, base - histories.prompt_lengths, k, n_accepted, draft.gaps, draft.types,
-            verified, gap_role, type_role, kept, offered,
+            work.ids.copy(), active, work.round_index, base - histories.prompt_lengths, k, last.n_accepted, draft.gaps, draft.types,
+            verified, last.gap_role, last.type_role, kept, offered,
         )  # fmt: skip
         record.add_to(work.counts)
         work.round_index += 1
@@ -168,21 +126,33 @@ class Speculative:
             k = np.minimum(k, remaining - 1)  # the round's last event is drawn from p anyway
         return np.where(active, np.maximum(k, 0), 0)
 
-    def _propose(self, work: Work, k: IntArray, u: FloatArray) -> Draft:
+    def uniforms(self, work: Work) -> Uniforms:
+        """A round's random numbers; the block's size does not depend on K, so that K may vary without moving the streams."""
+        n, k_max = len(work.ids), self.policy.k_max
+        u = work.streams.take(work.ids, 5 * k_max + 3)
+        return Uniforms(u[:, : 3 * k_max].reshape(n, k_max, 3), u[:, 3 * k_max : -3].reshape(n, k_max, 2), u[:, -3:])
+
+    def propose(self, work: Work, k: IntArray, u: FloatArray) -> Draft:
         """K events in sequence from the draft; ``u`` (n, k_max, 3)."""
         n, k_max = len(k), int(k.max(initial=0))
         gaps, types = np.ones((n, k_max)), np.zeros((n, k_max), dtype=np.int64)
         laws: list[Law] = []
         for j in range(k_max):
-            law = self._draft_law(work, k, gaps, types, j)
-            gaps[:, j] = law.sample_gap(u[:, j, :2])
-            if self.draft.n_types > 1:
-                types[:, j] = sample_types(law.type_log_probs(gaps[:, j]), u[:, j, 2])
+            law = self.draft_law(work, k, gaps, types, j)
+            gaps[:, j], types[:, j] = self.draw_proposal(law, u[:, j])
             laws.append(law)
         work.counts.drafted += int(k.sum())
         return Draft(gaps, types, laws, k)
 
-    def _draft_law(self, work: Work, k: IntArray, gaps: FloatArray, types: IntArray, j: int) -> Law:
+    def draw_proposal(self, law: Law, u: FloatArray) -> tuple[FloatArray, IntArray]:
+        """One (gap, type) from each row of the draft's law; ``u`` (n, 3)."""
+        gaps = law.sample_gap(u[:, :2])
+        if law.n_types == 1:
+            return gaps, np.zeros(len(gaps), dtype=np.int64)
+        return gaps, sample_types(law.type_log_probs(gaps), u[:, 2])
+
+    def draft_law(self, work: Work, k: IntArray, gaps: FloatArray, types: IntArray, j: int) -> Law:
+        """q(. | history, proposals before j): the draft is fed what it has not seen yet."""
         counts, n, cache = work.counts, len(k), work.draft_cache
         if j == 0:
             if not work.histories.lengths.any():
@@ -197,7 +167,7 @@ class Speculative:
         m = new_gaps.shape[1]
         return law if m == 1 else law.take(np.arange(n) * m + np.maximum(new - 1, 0))
 
-    def _target_pass(self, work: Work, draft: Draft, active: BoolArray) -> tuple[Law, IntArray]:
+    def target_pass(self, work: Work, draft: Draft, active: BoolArray) -> tuple[Law, IntArray]:
         """p at positions 0..K of every sequence: the laws, and the row of each (n, K + 1) position among them."""
         counts, n, k_max = work.counts, len(draft.k), draft.gaps.shape[1]
         gaps, types, pending = work.histories.pending(work.target_cache.lengths, active)
@@ -208,7 +178,7 @@ class Speculative:
         gaps, types = np.concatenate([gaps, draft.gaps], axis=1), np.concatenate([types, draft.types], axis=1)
         new = pending + draft.k
         if m > 1:  # prompts of unequal lengths: left-align what each row has
-            gaps, types = _left_align(gaps, types, pending, m)
+            gaps, types = left_align(gaps, types, pending, m)
         counts.target_calls += 1
         counts.target_row_forwards += int((new > 0).sum())
         counts.target_positions += int(new.sum())
@@ -222,7 +192,8 @@ class Speculative:
         first = np.maximum(pending - 1, 0)[:, None]
         return law, begin + np.minimum(first + np.arange(k_max + 1), width - 1)
 
-    def _verify(self, draft: Draft, p: Law, position_rows: IntArray, u: FloatArray) -> Verification:
+    def verify(self, draft: Draft, p: Law, position_rows: IntArray, u: FloatArray) -> Verification:
+        """Put every proposal to the rule: the target's law and the draft's at the same (n, K) positions; ``u`` (n, K, 2)."""
         n, k_max = draft.gaps.shape
         if k_max == 0:
             empty, none = np.empty((n, 0)), np.empty((n, 0), dtype=bool)
@@ -233,7 +204,7 @@ class Speculative:
         at = position_rows[:, :k_max].ravel()
         return self.rule.verify(p.take(at), q, draft.gaps, draft.types, u[..., 0], u[..., 1])
 
-    def _finish(
+    def _last_event(
         self,
         work: Work,
         draft: Draft,
@@ -242,18 +213,15 @@ class Speculative:
         verified: Verification,
         u: FloatArray,
         active: BoolArray,
-    ) -> tuple[IntArray, FloatArray, IntArray, NDArray[np.int8], NDArray[np.int8]]:
-        """The last event of the round: (accepted before it (n,), gap, type, gap role, type role)."""
+    ) -> LastEvent:
+        """Where each row's round ends, and the event drawn there."""
         n, k_max = draft.gaps.shape
         counted = np.arange(k_max) < draft.k[:, None]
-        gap, type_ = np.ones(n), np.zeros(n, dtype=np.int64)
-        gap_role, type_role = np.full(n, ROLE_TARGET, dtype=np.int8), np.full(n, ROLE_TARGET, dtype=np.int8)
-        todo = active.copy()
-        n_accepted = np.zeros(n, dtype=np.int64)
+        last, todo = LastEvent.blank(n), active.copy()
         while todo.any():  # a second time only for proposals kept because p = q there to within rounding
             refused = counted & ~(verified.gap_accepted & verified.type_accepted)
             first = np.where(refused.any(axis=1), refused.argmax(axis=1), draft.k) if k_max else draft.k
-            n_accepted = np.where(todo, first, n_accepted)
+            last.n_accepted = np.where(todo, first, last.n_accepted)
             full = todo & (first == draft.k)
             gap_refused = todo & ~full
             type_refused = np.zeros(n, dtype=bool)
@@ -262,68 +230,64 @@ class Speculative:
                 type_refused[at] = verified.gap_accepted[at, first[at]] & ~self.rule.joint
                 gap_refused &= ~type_refused
             todo = np.zeros(n, dtype=bool)
-            for rows, handle in ((full, self._bonus), (gap_refused, self._replace_event), (type_refused, self._replace_type)):
+            for rows, draw in ((full, self.bonus), (gap_refused, self.replace_event), (type_refused, self.replace_type)):
                 if rows.any():
                     at = np.flatnonzero(rows)
-                    law = p.take(position_rows[at, first[at]])
-                    again = handle(work, draft, law, at, first[at], u[at], gap, type_, gap_role, type_role)
+                    again = draw(work, draft, p.take(position_rows[at, first[at]]), at, u[at], last)
                     for row in again:
                         verified.gap_accepted[row, first[row]] = True
                         verified.type_accepted[row, first[row]] |= rows is type_refused or self.rule.joint
                         todo[row] = True
                     work.counts.residual_kept += len(again)
-        return n_accepted, gap, type_, gap_role, type_role
+        return last
 
-    def _bonus(
-        self, work: Work, draft: Draft, p: Law, at: IntArray, position: IntArray, u: FloatArray, gap: FloatArray,
-        type_: IntArray, gap_role: NDArray[np.int8], type_role: NDArray[np.int8],
-    ) -> IntArray:  # fmt: skip
-        gap[at], gap_role[at], type_role[at] = p.sample_gap(u[:, :2]), ROLE_TARGET, ROLE_TARGET
+    def bonus(self, work: Work, draft: Draft, p: Law, at: IntArray, u: FloatArray, last: LastEvent) -> IntArray:
+        """All proposals of the rows ``at`` were kept: one more event from the target's law there. None has to be seen again."""
+        last.gap[at], last.gap_role[at], last.type_role[at] = p.sample_gap(u[:, :2]), ROLE_TARGET, ROLE_TARGET
         if p.n_types > 1:
-            type_[at] = sample_types(p.type_log_probs(gap[at]), u[:, 2])
+            last.type[at] = sample_types(p.type_log_probs(last.gap[at]), u[:, 2])
         return at[:0]
 
-    def _replace_event(
-        self, work: Work, draft: Draft, p: Law, at: IntArray, position: IntArray, u: FloatArray, gap: FloatArray,
-        type_: IntArray, gap_role: NDArray[np.int8], type_role: NDArray[np.int8],
-    ) -> IntArray:  # fmt: skip
-        q = self._q(draft, at, position)
-        drawn = self.residual.draw(p, q, work.ids[at], work.streams.take, self.rule.joint)
+    def replace_event(self, work: Work, draft: Draft, p: Law, at: IntArray, u: FloatArray, last: LastEvent) -> IntArray:
+        """The gap was refused: one from its residual, and a type from the target's law of types given that gap.
+
+        Gives the rows whose residual is below resolution: their proposal stays, and the round goes on.
+        """
+        drawn = self.residual.draw(p, draft.laws_at(at, last.n_accepted[at]), work.ids[at], work.streams.take, self.rule.joint)
         work.counts.residual_draws += int((~drawn.kept).sum())
         work.counts.residual_switches += int(drawn.switched.sum())
         work.counts.residual_give_ups += int(drawn.gave_up.sum())
-        gap[at], gap_role[at], type_role[at] = drawn.gap, ROLE_RESIDUAL, ROLE_TARGET
+        last.gap[at], last.gap_role[at], last.type_role[at] = drawn.gap, ROLE_RESIDUAL, ROLE_TARGET
         if self.rule.joint:
-            type_[at], type_role[at] = drawn.type, ROLE_RESIDUAL
+            last.type[at], last.type_role[at] = drawn.type, ROLE_RESIDUAL
         elif p.n_types > 1:
-            type_[at] = sample_types(p.type_log_probs(gap[at]), u[:, 2])
+            last.type[at] = sample_types(p.type_log_probs(drawn.gap), u[:, 2])
         return at[drawn.kept]
 
-    def _replace_type(
-        self, work: Work, draft: Draft, p: Law, at: IntArray, position: IntArray, u: FloatArray, gap: FloatArray,
-        type_: IntArray, gap_role: NDArray[np.int8], type_role: NDArray[np.int8],
-    ) -> IntArray:  # fmt: skip
-        q = self._q(draft, at, position)
-        gap[at] = draft.gaps[at, position]
-        types, kept = residual_types(p.type_log_probs(gap[at]), q.type_log_probs(gap[at]), u[:, 2])
-        type_[at] = types
-        gap_role[at], type_role[at] = ROLE_ACCEPTED, ROLE_RESIDUAL
+    def replace_type(self, work: Work, draft: Draft, p: Law, at: IntArray, u: FloatArray, last: LastEvent) -> IntArray:
+        """The gap was kept and its type refused: a type from the residual of types given that gap."""
+        position = last.n_accepted[at]
+        q, gap = draft.laws_at(at, position), draft.gaps[at, position]
+        types, kept = residual_types(p.type_log_probs(gap), q.type_log_probs(gap), u[:, 2])
+        last.gap[at], last.type[at] = gap, types
+        last.gap_role[at], last.type_role[at] = ROLE_ACCEPTED, ROLE_RESIDUAL
         work.counts.residual_draws += int((~kept).sum())
         return at[kept]
 
-    @staticmethod
-    def _q(draft: Draft, at: IntArray, position: IntArray) -> Law:
-        """The draft's laws at one position of each named row."""
-        if len(at) == 1:
-            return draft.laws[int(position[0])].take(at)
-        joined: Law = type(draft.laws[0]).concat(draft.laws)
-        picked: Law = joined.take(position * len(draft.k) + at)
-        return picked
+    def compose(self, draft: Draft, last: LastEvent) -> tuple[FloatArray, IntArray, IntArray]:
+        """What the round offers: gaps and types (n, K + 1), and how many of them count (n,)."""
+        n = len(draft.k)
+        gaps = np.concatenate([draft.gaps, np.zeros((n, 1))], axis=1)
+        types = np.concatenate([draft.types, np.zeros((n, 1), dtype=np.int64)], axis=1)
+        at = np.arange(n)
+        gaps[at, last.n_accepted], types[at, last.n_accepted] = last.gap, last.type
+        return gaps, types, last.n_accepted + 1
 
+    def commit(self, work: Work, gaps: FloatArray, types: IntArray, offered: IntArray) -> IntArray:
+        """Append what is offered, up to the stop; gives how many were kept (n,)."""
+        return work.histories.commit(gaps, types, offered)
 
-def _left_align(gaps: FloatArray, types: IntArray, pending: IntArray, m: int) -> tuple[FloatArray, IntArray]:
-    """Move each row's drafts (columns m and on) up to its own ``pending`` count."""
-    width = gaps.shape[1]
-    columns = np.arange(width)
-    source = np.where(columns < pending[:, None], columns, np.minimum(columns + (m - pending[:, None]), width - 1))
-    return np.take_along_axis(gaps, source, 1), np.take_along_axis(types, source, 1)
+    def roll_back(self, work: Work, base: IntArray, n_accepted: IntArray, active: BoolArray) -> None:
+        """Both caches hold drafts; only committed ones may stay, less the round's last event, which was never fed."""
+        work.target_cache.rollback(np.where(active, base + n_accepted, work.target_cache.lengths))
+        work.draft_cache.rollback(np.minimum(work.draft_cache.lengths, base + n_accepted))

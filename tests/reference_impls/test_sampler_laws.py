@@ -129,8 +129,8 @@ class FromTarget(ExactResidual):
 class PeekingSampler(Speculative):
     """K is cut where the third proposal is long: a choice that has seen the draft."""
 
-    def _propose(self, work, k, u):
-        draft = super()._propose(work, k, u)
+    def propose(self, work, k, u):
+        draft = super().propose(work, k, u)
         if draft.gaps.shape[1] > 2:
             draft.k = np.where((draft.gaps[:, 2] > 1.0) & (draft.k > 2), 2, draft.k)
         return draft

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from reference_impls.mutants import mutant
+from reference_impls.mutants import Witness, mutant
 from reference_impls.pairs import load_pair
 from tppsd_bench import budget
 from tppsd_bench.protocols import Stop
@@ -21,9 +21,10 @@ PAIR = load_pair("toy-marked")
 
 
 def rounds(faults: dict[str, str], **design: Any) -> Rounds:
-    exact = PAIR.sampler("speculative", draft="stress", k=4, batch_size=64)
+    here = Witness("toy-marked", k=4)
     subjects = {
-        name: Subject(mutant(fault).of(exact) if fault else exact, PAIR.drafts["stress"]) for name, fault in faults.items()
+        name: Subject(mutant(fault).sampler(PAIR, witness=here) if fault else here.exact(PAIR), PAIR.drafts["stress"])
+        for name, fault in faults.items()
     }
     made = Design(Stop(n_events=50), 44, StreamKey(seed=4, cell="examine"), pilot_sequences=40, n_permutations=999, **design)
     return Rounds(PAIR.target, subjects, PAIR.sampler("target_only", batch_size=64), made)

@@ -1,4 +1,4 @@
-"""Faults in how the types of drafted events are verified."""
+"""Gaps are verified, types are not: an accepted gap keeps whatever type the draft proposed with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from reference_impls.mutants.base import Mutant, register
+from reference_impls.mutants.base import Mutant, Witness
 from reference_impls.samplers.verification import TwoStep, Verification
 from tppsd_bench.protocols import Conditional, FloatArray, IntArray
 
@@ -22,14 +22,13 @@ class TypesUnverified(TwoStep):
         return verified
 
 
-register(
-    Mutant(
-        name="type_unverified",
-        broken="Accepted events keep the draft's type.",
-        precedent="published code of speculative sampling for point processes",
-        killers=("pit_type.neyman", "pair.gap_type", "score.type", "draft_direction.type", "acceptance_identity.type"),
-        blessed_by=("pit_time.neyman", "two-sample tests of gaps", "acceptance of gaps"),
-        witness=("toy-gap-types", "stress"),
-        change=lambda sampler: replace(sampler, rule=TypesUnverified()),
-    )
+MUTANT = Mutant(
+    name="type_unverified",
+    broken="Accepted events keep the draft's type.",
+    precedent="published code of speculative sampling for point processes",
+    change=lambda sampler, _: replace(sampler, rule=TypesUnverified()),
+    killers=("pit_type", "pair.gap_type", "strata.pit_type", "score.type", "draft_direction.type", "acceptance_identity.type"),
+    blessed_by=("pit_time", "two-sample tests of gaps", "acceptance of gaps"),
+    witness=Witness("toy-gap-types"),
+    gross=False,
 )
