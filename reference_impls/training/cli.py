@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from reference_impls.training.recipe import Recipe, load_recipe
 from tppsd_bench.errors import InputError
+from tppsd_bench.settings import parse_setting
 
 USER_RECIPE = "user"
 _UNTELLING = ("train", "events", "data", "sequences")
 """File names that say nothing of their data; the folder's name does."""
-
-
-def parse_overrides(settings: list[str]) -> dict[str, Any]:
-    """``key=value`` strings to dotted keys and TOML values."""
-    out: dict[str, Any] = {}
-    for item in settings:
-        key, equals, value = item.partition("=")
-        if not equals:
-            raise InputError(f"--set {item!r}: expected key=value, e.g. --set target.fit.epochs=20.")
-        try:
-            out[key.strip()] = tomllib.loads(f"v = {value}")["v"]
-        except tomllib.TOMLDecodeError:
-            out[key.strip()] = value
-    return out
 
 
 def train(
@@ -53,7 +39,9 @@ def train(
     from tppsd_bench.progress import reporter
 
     torch.set_num_threads(1)
-    spec, folder = _spec(recipe, data, out, seed, parse_overrides(list(set or [])), read or {})
+    spec, folder = _spec(
+        recipe, data, out, seed, dict(parse_setting(text, "target.fit.epochs=20") for text in set or []), read or {}
+    )
     if recipe is None and not resume and (folder / "card.json").is_file():
         raise InputError(f"{folder} already holds a trained pair; choose another --out, or delete it to train anew.")
     source = process_data(spec) if spec.data.process else file_data(spec, str(spec.data.file))

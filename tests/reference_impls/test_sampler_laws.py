@@ -25,7 +25,7 @@ from tppsd_bench.results import Axis, Evidence
 from tppsd_bench.stats.grey import family_size, grey_battery
 from tppsd_bench.stats.strata import standard_strata
 from tppsd_bench.stats.whitebox import family_size as white_family_size
-from tppsd_bench.stats.whitebox import whitebox_battery
+from tppsd_bench.stats.whitebox import inspect_run
 from tppsd_bench.streams import StreamKey
 
 FALSE_ALARM, CAUGHT = 1e-6, 1e-9
@@ -152,8 +152,10 @@ def test_grey_battery_catches_a_k_that_has_seen_the_draft():
 # -- white box -------------------------------------------------------------------------------------------------------------
 def white(run: SampleRun, of: Speculative, name: str) -> tuple[list[Evidence], float, float]:
     """(failed deterministic checks, M min p of mechanism, M min p of law)."""
-    found = whitebox_battery(
-        run, of.target, of.draft, of.declares.rule, StreamKey(cell=name, purpose="pit").generator(), tol=1e-9, max_rows=512
+    found = list(
+        inspect_run(
+            run, of.target, of.draft, of.declares.rule, StreamKey(cell=name, purpose="pit").generator(), tol=1e-9, max_rows=512
+        ).evidence
     )
     q = {}
     for axis in (Axis.MECHANISM, Axis.LAW):

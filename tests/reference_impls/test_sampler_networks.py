@@ -19,7 +19,7 @@ from reference_impls.samplers.verification import Joint, TwoStep
 from reference_impls.stress import StressDraft
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import SampleRequest, Stop
-from tppsd_bench.stats.whitebox import whitebox_battery
+from tppsd_bench.stats.whitebox import inspect_run
 from tppsd_bench.streams import StreamKey
 
 RTOL = 1e-4
@@ -84,7 +84,7 @@ def test_whitebox_checks_pass_on_networks(pair, rule):
     sampler = Speculative(pair[0], pair[1], FixedK(3), rule)
     run = sampler.sample(SampleRequest(12, Stop(n_events=25), StreamKey(cell="networks white")))
     rng = StreamKey(cell="networks white", purpose="pit").generator()
-    found = whitebox_battery(run, *pair, rule.rule, rng, tol=RTOL, max_rows=128)
+    found = list(inspect_run(run, *pair, rule.rule, rng, tol=RTOL, max_rows=128).evidence)
     assert not [e.name + ": " + e.detail for e in found if e.passed is False]
     assert min(e.p_value for e in found if e.p_value is not None) > 1e-8
 

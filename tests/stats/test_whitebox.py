@@ -16,7 +16,7 @@ from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import Counts, Declaration, SampleRequest, SampleRun, Stop
 from tppsd_bench.results import Axis
 from tppsd_bench.stats.decide import family_q
-from tppsd_bench.stats.whitebox import family_size, inspect_run, not_possible, reproducible, whitebox_battery
+from tppsd_bench.stats.whitebox import family_size, inspect_run, reproducible
 from tppsd_bench.stats.whitebox.acceptance import poisson_binomial_p
 from tppsd_bench.stats.whitebox.draft_direction import skewed_sum_p
 from tppsd_bench.stats.whitebox.quadrature import integrate
@@ -29,7 +29,7 @@ LEVEL = 1e-6  # a correct battery breaks a test below in at most about one of 1e
 
 def battery(run, rule="leviathan_two_step", *, target=TARGET, draft=STRESS, cell="battery", max_rows=1200, **more):
     rng = StreamKey(cell=cell, purpose="pit").generator()
-    return whitebox_battery(run, target, draft, rule, rng, tol=1e-9, max_rows=max_rows, **more)
+    return list(inspect_run(run, target, draft, rule, rng, tol=1e-9, max_rows=max_rows, **more).evidence)
 
 
 def caught(evidence, level=LEVEL):
@@ -154,13 +154,13 @@ def test_what_access_does_not_allow_is_named():
         == run.trace.accepted[run.trace.component == 0].sum()
     )
     assert caught(scores_only) == set()
-    reasons = not_possible(run, ScoreOnly(TARGET), None, "leviathan_two_step", tol=1e-9)
+    reasons = inspect_run(run, ScoreOnly(TARGET), None, "leviathan_two_step", StreamKey().generator(), tol=1e-9).not_possible
     assert any("no conditionals" in r for r in reasons)
     assert any("no draft was given" in r for r in reasons)
-    assert not_possible(SampleRun(run.events), TARGET, STRESS, "leviathan_two_step", tol=1e-9) == (
-        "white box: the run has no trace",
-    )
-    assert "other" in not_possible(run, TARGET, STRESS, "other", tol=1e-9)[0]
+    assert inspect_run(
+        SampleRun(run.events), TARGET, STRESS, "leviathan_two_step", StreamKey().generator(), tol=1e-9
+    ).not_possible == ("white box: the run has no trace",)
+    assert "other" in inspect_run(run, TARGET, STRESS, "other", StreamKey().generator(), tol=1e-9).not_possible[0]
     assert battery(run, "other") == []
 
 

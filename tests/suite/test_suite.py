@@ -67,7 +67,7 @@ def test_a_file_and_settings(tmp_path: Path) -> None:
     suite = load_suite(str(file), ["law.n_events=500", "law.k=[2, 4]", "title=hello"])
     assert (suite.name, suite.title, suite.law.n_events, suite.law.k) == ("mine", "hello", 500, [2, 4])
     for setting, part in (
-        ("law", "not key=value"),
+        ("law", "expected key=value"),
         ("law.n_evnts=3", "did you mean 'n_events'?"),
         ("title.x=3", "not a table"),
     ):

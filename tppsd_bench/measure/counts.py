@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tppsd_bench.protocols import Counts, Stop, Trace
+from tppsd_bench.protocols import Counts, Stop
 from tppsd_bench.results import Axis, Evidence
 
 IntArray = NDArray[np.int64]
@@ -40,11 +40,6 @@ def fewest_forwards(lengths: IntArray, k: int, *, first_event_free: bool = False
     """
     n = np.maximum(np.asarray(lengths, dtype=np.int64) - int(first_event_free), 0)
     return -(-n // (k + 1))
-
-
-def rounds_per_sequence(trace: Trace, n_sequences: int) -> IntArray:
-    """(n,) rounds, each of which is one verifying target pass over the sequence."""
-    return np.bincount(trace.round_sequence, minlength=n_sequences).astype(np.int64)
 
 
 def check_fewest_forwards(lengths: IntArray, forwards: IntArray | int, k: int, *, first_event_free: bool = False) -> Evidence:

@@ -60,8 +60,6 @@ class Statistic(ABC):
     null: str
     """Null distribution in words."""
     effect_name: str
-    kills: tuple[str, ...] = ()
-    """Mutants it is there for."""
 
     @abstractmethod
     def members(self, design: Design) -> int:

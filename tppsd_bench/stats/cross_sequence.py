@@ -65,7 +65,6 @@ class Duplicates(Statistic):
     name = "cross_sequence.duplicates"
     null = "never happens"
     effect_name = "share of sequences that repeat an earlier one"
-    kills = ("seed_constant",)
 
     def members(self, design: Design) -> int:
         return 0
@@ -113,7 +112,6 @@ class Neighbours(NormalStatistic):
 
     null = "N(0, 1)"
     effect_name = "correlation between neighbours"
-    kills = ("seed_constant", "batch_leak")
 
     def __init__(self, name: str, which: str) -> None:
         self.name, self.which = name, which

@@ -114,7 +114,6 @@ class GapGap(ChiSquareStatistic):
     null = "chi2(49)"
     effect_name = "contingency w = sqrt(chi2 / n)"
     df = (GRID - 1) ** 2
-    kills = ("offby1_shared", "stale_history", "shared_noise")
 
     def members(self, design: Design) -> int:
         return 1
@@ -145,7 +144,6 @@ class GapType(ChiSquareStatistic):
     null = "chi2(8 min(10, types) - 1)"
     effect_name = "w = sqrt(chi2 / n)"
     df = GRID * MAX_TYPE_CELLS - 1
-    kills = ("split_residual", "both_residuals", "type_residual_after_gap")
 
     def members(self, design: Design) -> int:
         return int(design.marked)

@@ -92,7 +92,6 @@ class TimeScore(NormalStatistic):
     name = "score.time"
     null = "N(0, 1), martingale"
     effect_name = "correlation of phi(u) with h"
-    kills = ("stale_history", "row_shift", "offby1_shared")
 
     def members(self, design: Design) -> int:
         return 2 * len(TIME_WEIGHTS)
@@ -155,7 +154,6 @@ class TypeScore(ChiSquareStatistic):
     null = "chi2(M - 1), martingale"
     effect_name = "w = sqrt(chi2 / n)"
     df = 1
-    kills = ("type_unverified", "split_residual", "type_residual_after_gap")
 
     def members(self, design: Design) -> int:
         return len(TYPE_WEIGHTS) if design.marked else 0
@@ -192,7 +190,6 @@ class HorizonCounts(NormalStatistic):
     name = "counts.horizon"
     null = "N(0, 1), martingale"
     effect_name = "relative excess of events"
-    kills = ("keep_crossing", "drop_crossing", "cap_before_horizon", "stop_batch_at_first")
 
     def members(self, design: Design) -> int:
         return int(design.horizon)

@@ -37,7 +37,6 @@ class Serial(NormalStatistic):
 
     null = "N(0, 1)"
     effect_name = "autocorrelation of normal scores"
-    kills = ("shared_noise", "stale_history")
 
     def __init__(self, name: str, which: str) -> None:
         self.name, self.which = name, which

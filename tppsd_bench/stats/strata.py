@@ -130,7 +130,6 @@ class Strata(ChiSquareStatistic):
     null = "chi2(4) | 4 x binomial | chi2(49) | chi2(8 min(10, types) - 1), by stratum"
     effect_name = "length of (theta_1..theta_4)"
     df = ORDER
-    kills = ("bonus_from_draft", "all_or_nothing", "batch_leak", "stale_history", "row_shift")
 
     def members(self, design: Design) -> int:
         return (5 if design.marked else 3) * sum(len(s.labels) for s in design.strata)

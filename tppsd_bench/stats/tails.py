@@ -64,7 +64,6 @@ class Tail(Statistic):
     name = "tail"
     null = "binomial, exact"
     effect_name = "share beyond the cut / expected share"
-    kills = ("clip_gap", "nan_accept", "bucket_edges")
 
     def members(self, design: Design) -> int:
         return len(ENDS)
@@ -110,7 +109,6 @@ class Atoms(Statistic):
     name = "tail.atoms"
     null = "at most N P(Poisson(4 N f s) >= c - 1), a bound"
     effect_name = "largest share of one gap value"
-    kills = ("bucket_edges", "clip_gap")
 
     def members(self, design: Design) -> int:
         return 1
@@ -160,7 +158,6 @@ class Impossible(Statistic):
     name = "tail.impossible"
     null = "never happens"
     effect_name = "share of impossible events"
-    kills = ("nan_accept",)
 
     def members(self, design: Design) -> int:
         return 0

@@ -26,7 +26,7 @@ from tppsd_bench.stats.whitebox.reproducible import reproducible
 from tppsd_bench.stats.whitebox.role_law import role_law, roles
 from tppsd_bench.stats.whitebox.support import support
 
-__all__ = ["WhiteBox", "family_size", "inspect_run", "not_possible", "reproducible", "whitebox_battery"]
+__all__ = ["WhiteBox", "family_size", "inspect_run", "reproducible"]
 
 VERIFYING_RULES: tuple[Rule, ...] = ("leviathan_two_step", "leviathan_joint", "exact_match")
 
@@ -35,56 +35,6 @@ VERIFYING_RULES: tuple[Rule, ...] = ("leviathan_two_step", "leviathan_joint", "e
 class WhiteBox:
     evidence: tuple[Evidence, ...]
     not_possible: tuple[str, ...]
-
-
-def whitebox_battery(
-    run: SampleRun,
-    target: Target,
-    draft: ConditionalTarget | None,
-    rule: Rule,
-    rng: np.random.Generator,
-    *,
-    tol: float,
-    stale_draft: bool = False,
-    max_rows: int = 4096,
-    measured: Counts | None = None,
-) -> list[Evidence]:
-    """All white-box evidence that the access allows: axis MECHANISM, and draft_direction on axis LAW.
-
-    Args:
-        run: events with their trace, drawn from empty histories (a prompt would be part of every context).
-        target: ``score`` suffices for the densities of kept proposals; ``conditionals`` opens role laws, support, direction.
-        draft: the draft's teacher-forced law, or None.
-        rule: the rule the sampler declares. ``other`` and ``target_only`` verify nothing: no evidence.
-        rng: randomises the type PITs.
-        tol: tolerance of log densities, 10 times the measured gap between block and teacher-forced scoring.
-        stale_draft: the draft declares that it samples from a stale cache: nothing then rests on its teacher-forced law as q.
-        max_rows: quadrature takes the first this many events of a role, and of the run twice as many for draft_direction.
-        measured: an independent counter of forwards.
-
-    Raises:
-        InputError: the trace contradicts its own shape (one sentence).
-    """
-    return list(
-        inspect_run(
-            run, target, draft, rule, rng, tol=tol, stale_draft=stale_draft, max_rows=max_rows, measured=measured
-        ).evidence
-    )
-
-
-def not_possible(
-    run: SampleRun,
-    target: Target,
-    draft: ConditionalTarget | None,
-    rule: Rule,
-    *,
-    tol: float,
-    stale_draft: bool = False,
-    max_rows: int = 4096,
-) -> tuple[str, ...]:
-    """Why each missing white-box check is missing, one sentence each (``inspect_run`` gives both in one pass)."""
-    rng = np.random.default_rng(0)  # reasons do not depend on the randomisation
-    return inspect_run(run, target, draft, rule, rng, tol=tol, stale_draft=stale_draft, max_rows=max_rows).not_possible
 
 
 def inspect_run(
@@ -100,9 +50,21 @@ def inspect_run(
     measured: Counts | None = None,
     laws: Conditional | None = None,
 ) -> WhiteBox:
-    """Evidence and what was not possible, in one pass; arguments as in ``whitebox_battery``.
+    """All white-box evidence that the access allows (axis MECHANISM, and draft_direction on axis LAW), and why the rest is missing.
 
-    ``laws``: ``target.conditionals(run.events)`` where the caller has it already: a pass saved.
+    Args:
+        run: events with their trace, drawn from empty histories (a prompt would be part of every context).
+        target: ``score`` suffices for the densities of kept proposals; ``conditionals`` opens role laws, support, direction.
+        draft: the draft's teacher-forced law, or None.
+        rule: the rule the sampler declares. ``other`` and ``target_only`` verify nothing: no evidence.
+        rng: randomises the type PITs.
+        tol: tolerance of log densities, 10 times the measured gap between block and teacher-forced scoring.
+        stale_draft: the draft declares that it samples from a stale cache: nothing then rests on its teacher-forced law as q.
+        max_rows: quadrature takes the first this many events of a role, and of the run twice as many for draft_direction.
+        measured: an independent counter of forwards.
+
+    Raises:
+        InputError: the trace contradicts its own shape (one sentence).
     """
     if rule not in VERIFYING_RULES:
         return WhiteBox((), (f"white box: the declared rule is {rule}, which has no verification to test",))
