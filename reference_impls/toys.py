@@ -65,6 +65,8 @@ class ToyModel:
     retain: float = 0.6
     gap_types: tuple[FloatArray, FloatArray, FloatArray] | None = field(default=None)
     """(G (3, h), W (h, M), b (M,)) where types are conditioned on the gap"""
+    log_unit: float = 0.0
+    """The same process on another clock: every gap is exp(log_unit) times as long, every density that much smaller."""
 
     @property
     def n_types(self) -> int:
@@ -90,11 +92,12 @@ class ToyModel:
         else:
             types = TypesIndependent(type_rows)
         log_scale = np.broadcast_to(np.log(self.scale), logits.shape)
-        return LogNormalMixture(self.location + rowwise_product(h, self.location_memory), log_scale, logits, types)
+        location = self.location + rowwise_product(h, self.location_memory)
+        return LogNormalMixture(location, log_scale, logits, types, log_shift_gap=self.log_unit)
 
     def step(self, h: FloatArray, gaps: FloatArray, types: IntArray) -> FloatArray:
         """The memory after one more event: (n, S), (n,), (n,) -> (n, S)."""
-        z = np.log(gaps)
+        z = np.log(gaps) - self.log_unit
         features = np.stack([np.tanh(z / 2), np.tanh(z)][: self.size] + [np.tanh(z / 4)] * (self.size - 2), axis=1)
         out: FloatArray = self.retain * h + (1.0 - self.retain) * features + self.type_jump[types]
         return out
@@ -135,7 +138,7 @@ class ToyModel:
         return scores_from_conditionals(batch, laws, last)
 
 
-def toy_target(n_types: int = 3, types_given_gap: bool = False, name: str = "toy") -> ToyModel:
+def toy_target(n_types: int = 3, types_given_gap: bool = False, name: str = "toy", log_unit: float = 0.0) -> ToyModel:
     """Two gap components (bursts and pauses), memory of two numbers, ``n_types`` types that excite each other."""
     k = np.arange(n_types)
     jump = 0.35 * np.stack([np.cos(2 * np.pi * k / max(n_types, 2)), np.sin(2 * np.pi * k / max(n_types, 2))], axis=1)
@@ -151,6 +154,7 @@ def toy_target(n_types: int = 3, types_given_gap: bool = False, name: str = "toy
     return ToyModel(
         name, np.array([-1.6, 0.5]), np.array([[0.5, 0.3], [-0.3, 0.2]]), np.array([0.55, 0.8]), np.array([0.0, 0.3]),
         np.array([[1.0, -1.0], [0.4, -0.4]]), type_logit, type_memory, jump, gap_types=gap_types,
+        log_unit=log_unit,
     )  # fmt: skip
 
 
@@ -163,5 +167,5 @@ def toy_draft(target: ToyModel, strength: float = 1.0) -> ToyModel:
     return ToyModel(
         f"{target.name}-draft", target.location + 0.06 * s, target.location_memory * (1 - 0.4 * s), target.scale * (1 + 0.08 * s),
         target.logit - 0.1 * s * np.array([1.0, -1.0]), target.logit_memory * (1 - 0.3 * s), target.type_logit,
-        target.type_memory * (1 - 0.3 * s), target.type_jump, target.retain, gap_types,
+        target.type_memory * (1 - 0.3 * s), target.type_jump, target.retain, gap_types, target.log_unit,
     )  # fmt: skip

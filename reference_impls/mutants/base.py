@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from reference_impls.samplers.speculative import Speculative
@@ -73,3 +73,8 @@ class Mutant:
         """The target-only arm that users of this fault's code compared with."""
         sampler: SamplerUnderTest = pair.sampler("target_only", batch_size=(witness or self.witness).batch_size)
         return sampler if self.shared is None else self.shared(sampler)
+
+
+def remade(kind: type[Speculative], sampler: Speculative, **more: Any) -> Speculative:
+    """The same sampler with the decisions of another class: a subclass that changes one of them, perhaps with ``more`` fields."""
+    return kind(**{f.name: getattr(sampler, f.name) for f in fields(Speculative)}, **more)

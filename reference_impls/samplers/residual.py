@@ -76,12 +76,13 @@ class ExactResidual:
         kept = np.zeros(len(rows), dtype=bool)
         lost = np.flatnonzero(~found)
         if len(lost):
-            return self._beyond_tries(p, q, rows, uniforms, joint, lost, out_gap, out_type)
+            return self.beyond_tries(p, q, rows, uniforms, joint, lost, out_gap, out_type)
         return ResidualDraw(out_gap, out_type, kept, ~found, np.zeros(len(rows), dtype=bool))
 
-    def _beyond_tries(
+    def beyond_tries(
         self, p: Law, q: Law, rows: IntArray, uniforms: Uniforms, joint: bool, lost: IntArray, gap: FloatArray, types: IntArray
     ) -> ResidualDraw:
+        """What rows do that found nothing in ``tries`` tries (``lost``, among all rows): the inverse CDF."""
         u = uniforms(rows[lost], 1)[:, 0]
         kept, switched = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
         drawn_gap, drawn_type, empty = invert_residual(p.take(lost), q.take(lost), u, joint)

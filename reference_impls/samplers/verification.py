@@ -65,13 +65,18 @@ class TwoStep:
     rule: Rule = "leviathan_two_step"
     joint = False
 
+    def accepts(self, log_p: FloatArray, log_q: FloatArray, u: FloatArray) -> BoolArray:
+        """u < p/q, elementwise: the decision itself, for gaps and for types."""
+        out: BoolArray = np.log(u) < log_p - log_q
+        return out
+
     def verify(
         self, p: Conditional, q: Conditional, gaps: FloatArray, types: IntArray, u_gap: FloatArray, u_type: FloatArray
     ) -> Verification:
         log_p, log_q, log_pk, log_qk = log_densities(p, q, gaps, types)
         with np.errstate(invalid="ignore"):
-            gap_accepted = np.log(u_gap) < log_p - log_q
-            type_accepted = np.log(u_type) < log_pk - log_qk
+            gap_accepted = self.accepts(log_p, log_q, u_gap)
+            type_accepted = self.accepts(log_pk, log_qk, u_type)
         return Verification(log_p, log_q, log_pk, log_qk, gap_accepted, type_accepted)
 
 
