@@ -12,11 +12,14 @@ from torch import Tensor, nn
 
 from reference_impls.base import scores_from_conditionals
 from reference_impls.encoders import ENCODERS
+from reference_impls.encoders.attention import ROWS_FROM, on_arrays
 from reference_impls.encoders.base import EventInputs, KeyValueCache, causal_attend, folded_layers, plain_layers
-from reference_impls.encoders.lean import MAX_LAYERS, STEPS, LeanCache, Step
+from reference_impls.encoders.lean import MAX_LAYERS, ROWS, STEPS, VECTOR, Arithmetic, LeanCache, Step, numpy_layers
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
 from reference_impls.heads.network import MixtureHead
+from reference_impls.heads.registry import HEADS
 from reference_impls.instrument import small_operations
+from reference_impls.tokens.buckets import TimeBuckets
 from tppsd_bench.errors import InputError
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import FloatArray, IntArray, Scores
@@ -27,19 +30,25 @@ _SCORE_POSITIONS = 16_384
 
 @dataclass(frozen=True)
 class Lean:
-    """The weights of a shallow network as numpy arrays, for the one-sequence step."""
+    """A network in numpy: its step on one event's vector and on rows of events, and the head's weights."""
 
-    step: Step
+    vector: Step
+    rows: Step
     head_weight: NDArray[np.float32]
+    """(d, P)"""
     head_bias: NDArray[np.float32]
 
     @classmethod
     def of(cls, model: NeuralModel) -> Lean:
-        layers = [{name: w.detach().cpu().numpy() for name, w in layer.items()} for layer in folded_layers(model.encoder)]
         norm = getattr(model.encoder, "norm", None)
-        final = None if norm is None else (norm.weight.detach().cpu().numpy(), norm.bias.detach().cpu().numpy())
-        step = STEPS[type(model.encoder).__name__](layers, final)
-        return cls(step, model.head.raw.weight.detach().cpu().numpy(), model.head.raw.bias.detach().cpu().numpy())
+
+        def step(form: Arithmetic) -> Step:
+            layers = numpy_layers(folded_layers(model.encoder), form)
+            final = None if norm is None else (form.norm_weights(norm.weight), form.norm_weights(norm.bias))
+            return STEPS[type(model.encoder).__name__](layers, final, form)
+
+        weight, bias = (w.detach().cpu().numpy() for w in (model.head.raw.weight, model.head.raw.bias))
+        return cls(step(VECTOR), step(ROWS), np.ascontiguousarray(weight.T), bias)
 
 
 class NeuralModel(nn.Module):
@@ -49,7 +58,7 @@ class NeuralModel(nn.Module):
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
-        """``config``: {"encoder": name, "n_types": M, "encoder_args": {...}, "head_args": {...}}."""
+        """``config``: {"encoder": name, "n_types": M, "encoder_args": {...}, "head": name or absent, "head_args": {...}}."""
         super().__init__()
         self.config = config
         self.name = str(config.get("name", config["encoder"]))
@@ -57,12 +66,23 @@ class NeuralModel(nn.Module):
         self.encoder = ENCODERS[config["encoder"]](self._n_types, **config["encoder_args"])
         if self.encoder.d % self.encoder.n_heads:
             raise InputError(f"{self.name}: d = {self.encoder.d} is not divisible by n_heads = {self.encoder.n_heads}.")
-        self.head = MixtureHead(self.encoder.d, self._n_types, **config.get("head_args", {}))
+        # named for the head whose inside training by distillation knows; the others offer the same methods
+        make = HEADS[config.get("head", "mixture")]
+        self.head: MixtureHead = make(self.encoder.d, self._n_types, **config.get("head_args", {}))
         self.initial_context = nn.Parameter(0.1 * torch.randn(self.encoder.d))
+        self.lean_layers = MAX_LAYERS
+        """Networks at most this deep take the events of a single sequence one by one in numpy vectors. Raised, a deep target-only
+        sampler is faster and a speculative one slower, for its blocks are then taken one by one too."""
 
     @property
     def n_types(self) -> int:
         return self._n_types
+
+    @property
+    def buckets(self) -> TimeBuckets | None:
+        """Of a token model, its time buckets."""
+        found: TimeBuckets | None = getattr(self.head, "buckets", None)
+        return found
 
     @property
     def device(self) -> torch.device:
@@ -93,7 +113,7 @@ class NeuralModel(nn.Module):
 
     # -- sampling -----------------------------------------------------------------------------------------------------
     def start(self, n: int, capacity: int) -> KeyValueCache | LeanCache:
-        if n == 1 and self.encoder.n_layers <= MAX_LAYERS and self.device.type == "cpu":
+        if n == 1 and self.encoder.n_layers <= self.lean_layers and self.device.type == "cpu":
             return LeanCache(self.encoder, capacity)
         return KeyValueCache(self.encoder, n, capacity, self.device)
 
@@ -116,8 +136,8 @@ class NeuralModel(nn.Module):
             time = cache.times[first + j] + float(gap)
             cache.times.append(time)
             x, extra = self.encoder.embed_one(time, float(gap), int(types[0, j]), first + j)
-            context = lean.step(x, extra, cache.attend_at(first + j))
-            np.dot(lean.head_weight, context, out=raw[j])
+            context = lean.vector(x, extra, cache.attend_at(first + j))
+            np.dot(context, lean.head_weight, out=raw[j])
             raw[j] += lean.head_bias
         cache.lengths = cache.lengths + count
         return self.head.law(raw)
@@ -133,9 +153,15 @@ class NeuralModel(nn.Module):
         with small_operations():
             inputs, attend = cache.append(gaps, types, counts)
             x, extra = self.encoder.embed(inputs)
-            if len(gaps) == 1:  # without a batch axis every operation is cheaper
-                x, extra = x[0], extra[0]
-            raw = self.head(self.encoder.encode(x, extra, attend, folded_layers(self.encoder)))
+            if self.device.type == "cpu" and gaps.size >= ROWS_FROM:
+                rows = x.view(-1, x.shape[-1]).numpy(), extra.view(-1, extra.shape[-1]).numpy()
+                with np.errstate(over="ignore", invalid="ignore"):  # attention then takes the maximum out
+                    context = self._lean().rows(*rows, on_arrays(attend))
+                raw = self.head(torch.from_numpy(context))
+            else:
+                if len(gaps) == 1:  # without a batch axis every operation is cheaper
+                    x, extra = x[0], extra[0]
+                raw = self.head(self.encoder.encode(x, extra, attend, folded_layers(self.encoder)))
         return self.head.law(raw.view(-1, raw.shape[-1]).cpu().numpy())
 
     @torch.inference_mode()
@@ -193,8 +219,12 @@ class NeuralModel(nn.Module):
     # -- training -----------------------------------------------------------------------------------------------------
     def log_likelihood(self, gaps: FloatArray, types: IntArray) -> Tensor:
         """log p(gap, type) of every event of the padded (n, L) arrays (padding must hold positive gaps), differentiable: (n, L)."""
-        raw = self.head(self._all_contexts(gaps, types)[:, :-1])
-        return self._events_log_likelihood(raw, gaps, types)
+        return self._events_log_likelihood(self.raw_rows(gaps, types), gaps, types)
+
+    def raw_rows(self, gaps: FloatArray, types: IntArray) -> Tensor:
+        """Raw head rows of the law of every event of the padded (n, L) arrays, differentiable: (n, L, P)."""
+        out: Tensor = self.head(self._all_contexts(gaps, types)[:, :-1])
+        return out
 
     def censored_log_likelihood(
         self, gaps: FloatArray, types: IntArray, lengths: IntArray, waits: FloatArray

@@ -7,11 +7,13 @@ Toy pairs are float64 numpy. The shipped pairs live in ``reference_impls/checkpo
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from reference_impls.drafts.files import FOLDER, Drafts, draft_names
 from tppsd_bench.errors import InputError
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
@@ -27,6 +29,19 @@ _TOYS: dict[str, dict[str, Any]] = {
     },
     "toy-gap-types": {"title": "Toy: three types, conditioned on the gap", "n_types": 3, "types_given_gap": True},
     "toy-univariate": {"title": "Toy: one type", "n_types": 1, "types_given_gap": False},
+    "toy-slow-clock": {
+        "title": "Toy: three types, gaps of e^101 time units",
+        "n_types": 3,
+        "types_given_gap": False,
+        "log_unit": 101.0,
+    },
+    "toy-tokens": {
+        "title": "Toy: three types, time in 60 quantile buckets",
+        "n_types": 3,
+        "types_given_gap": False,
+        "strength": 0.75,
+        "buckets": 60,
+    },
 }
 
 CLOSE = 0.15
@@ -79,7 +94,8 @@ class Pair:
     name: str
     title: str
     target: Any
-    drafts: dict[str, Any]
+    drafts: MutableMapping[str, Any]
+    """``shipped``, ``stress``, and the others that lie beside the target, each loaded when first asked for."""
     card: dict[str, Any] = field(default_factory=dict)
     process: Any = None
     """The true process where it is known: a ``Target``."""
@@ -89,6 +105,8 @@ class Pair:
     ) -> Any:
         """A reference sampler of this pair; a ``SamplerUnderTest``."""
         from reference_impls.samplers.policy import AdaptiveK, FixedK
+        from reference_impls.samplers.residual import ExactResidual
+        from reference_impls.samplers.residual_tokens import TokenResidual
         from reference_impls.samplers.speculative import Speculative
         from reference_impls.samplers.target_only import TargetOnly
         from reference_impls.samplers.verification import Joint, TwoStep
@@ -107,7 +125,8 @@ class Pair:
                 f"drafts: {', '.join(self.drafts)}."
             )
         policy = FixedK(k) if k > 0 else AdaptiveK()
-        return Speculative(self.target, self.drafts[draft], policy, rules[rule](), batch_size=batch_size)
+        residual = ExactResidual() if getattr(self.target, "buckets", None) is None else TokenResidual()
+        return Speculative(self.target, self.drafts[draft], policy, rules[rule](), residual, batch_size)
 
 
 def load_pair(name: str, device: str = "cpu") -> Pair:
@@ -118,14 +137,22 @@ def load_pair(name: str, device: str = "cpu") -> Pair:
         from reference_impls.toys import toy_draft, toy_target
 
         toy = _TOYS[name]
-        target = toy_target(toy["n_types"], toy["types_given_gap"], name)
+        target = toy_target(toy["n_types"], toy["types_given_gap"], name, toy.get("log_unit", 0.0))
         toy_shipped = toy_draft(target, toy.get("strength", 1.0))
         drafts = {"shipped": toy_shipped, "stress": StressDraft(toy_shipped), "close": toy_draft(target, CLOSE)}
-        return Pair(name, toy["title"], target, drafts, card(name))
+        pair = Pair(name, toy["title"], target, drafts, card(name))
+        if "buckets" in toy:
+            from reference_impls.tokens.discretise import discretised_pair
+            from reference_impls.tokens.fitting import buckets_of_model
+
+            tokens = discretised_pair(pair, buckets_of_model(target, toy["buckets"]))
+            return replace(tokens, name=name, title=toy["title"])
+        return pair
     if name.startswith(RELEASE):
         from reference_impls.release import release_pair
 
         return release_pair(name)
+    from reference_impls.tokens.stress import TokenStress
     from reference_impls.training.pair import load_network
     from tppsd_bench.simulate import make
 
@@ -133,7 +160,16 @@ def load_pair(name: str, device: str = "cpu") -> Pair:
     folder = Path(name) if Path(name).is_dir() else CHECKPOINTS / name
     load = partial(load_network, device=device)
     target_network, shipped = load(folder / "target.safetensors"), load(folder / "draft.safetensors")
-    stress = StressDraft(shipped, **about["recipe"]["stress"])
+    poor = StressDraft if shipped.buckets is None else TokenStress
+    stress = poor(shipped, **about["recipe"]["stress"])
     process = about.get("process")
     known = make(process["kind"], **process["params"]) if process else None
-    return Pair(about["name"], about["title"], target_network, {"shipped": shipped, "stress": stress}, about, known)
+    later = {draft: partial(_load_draft, folder, draft, target_network, device) for draft in draft_names(folder)}
+    zoo = Drafts({"shipped": shipped, "stress": stress}, later)
+    return Pair(about["name"], about["title"], target_network, zoo, about, known)
+
+
+def _load_draft(folder: Path, name: str, target: Any, device: str) -> Any:
+    from reference_impls.drafts.files import load_draft
+
+    return load_draft(folder / FOLDER / f"{name}.safetensors", target, device)

@@ -1,9 +1,10 @@
 """The error budget: every level, margin and sample-size rule of the suite, in one place and without numpy.
 
-A run of an exact sampler fails with probability at most ``RUN_LEVEL``, split over three families of evidence. Each family
-decides through Gandy-Scott confirmation on fresh seeds at its own share (``stats.decide.gandy_scott``). A PASS of the law
-also needs every primary effect's one-sided 95 % upper bound below its margin (an intersection-union test, which needs no
-multiplicity correction). ``assert p > 0.05`` is nowhere.
+A run of an exact sampler fails with probability at most ``RUN_LEVEL``, split over three families of evidence, each of which decides at
+its own share: the analytic and the permutation family through Gandy-Scott confirmation on fresh seeds (``stats.decide.gandy_scott``), the
+e-process once it reaches 1 over its share, at any time (``stats.eprocess``). A PASS of the law also needs every primary effect's
+one-sided 95 % upper bound below its margin (an intersection-union test, which needs no multiplicity correction).
+``assert p > 0.05`` is nowhere.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ ANALYTIC_LEVEL: Final = 3e-5
 PERMUTATION_LEVEL: Final = 1e-5
 """Share of the permutation family: one maxT p-value."""
 EPROCESS_LEVEL: Final = 1e-5
-"""Share of the e-process: stop and reject at E >= 1 / EPROCESS_LEVEL."""
+"""Share of the e-process: reject at E >= 1 / EPROCESS_LEVEL, divided by the number of law and horizon cells. It is followed in every one of
+them over the main round's sequences in index order; a sequential run also stops there. Law and mechanism share it (``eprocess.Wealth``)."""
 RUN_LEVEL: Final = 5e-5
 """P(FAIL | exact) of a whole run: the sum of the three shares."""
 MECHANISM_LEVEL: Final = 1e-5

@@ -29,6 +29,9 @@ from tppsd_bench.streams import StreamKey
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tppsd_bench.runner.examine import Finding
+    from tppsd_bench.runner.rounds import Rounds
+
 LABEL = "sampler"
 DEFAULT_EVENTS = 20_000
 DEFAULT_LENGTH = 100
@@ -67,6 +70,11 @@ class Certificate:
         from tppsd_bench.runner.summary import summarise_pair
 
         return summarise_pair(self.cell.pair, [self.cell]).sentence
+
+    @property
+    def looks_like(self) -> str:
+        """The known faults that a failure resembles, in one sentence; empty where nothing failed."""
+        return str(self.cell.figures.get("looks_like", ""))
 
     def __bool__(self) -> bool:
         return self.outcome is Outcome.PASS
@@ -123,6 +131,7 @@ def certify(
     level: float = budget.RUN_LEVEL,
     name: str = "",
     timeout: float | None = None,
+    sequential: bool = False,
 ) -> Certificate:
     """Does ``sampler`` draw from the law of ``target``?
 
@@ -137,6 +146,8 @@ def certify(
         seed: names the streams. stop: default sequences of 100 events (fewer if ``n_events`` is small).
         level: probability that an exact sampler fails, over all families. name: instead of the declared one.
         timeout: seconds after which one call of a sampler counts as hanging.
+        sequential: watch the sampler while it draws and stop at proof of a fault; ``n_events`` is then the most that is drawn in
+            the first round. An exact sampler's certificate is the same either way, if its sequences do not depend on batches.
 
     Raises InputError with one sentence where sampler or target break, hang or do not keep their contract.
     """
@@ -148,11 +159,17 @@ def certify(
     if access == "auto":
         access = "white" if hasattr(target, "score") or reference is None else "black"
     _check(sampler, target, draft, reference, n_events, access)
+    if sequential and access == "black":
+        raise InputError(
+            "A sequential certificate bets on the target's own scores; give a target with score(batch), or leave it."
+        )
     label = name or sampler.declares.name or type(sampler).__name__
     try:
         design = _design(sampler, target, n_events, stop, StreamKey(seed=seed, suite="certify", cell=label), access, timeout)
+        levels = _levels(level)
+        design = replace(design, watch_level=levels.eprocess if sequential else None)
         rounds = Rounds(target, {LABEL: Subject(sampler, draft)}, reference, design)
-        finding = examine(rounds, _levels(level))[LABEL]
+        finding = examine(rounds, levels)[LABEL]
     except TimeoutError as problem:
         raise InputError(str(problem)) from problem
     if finding.error:
@@ -164,19 +181,27 @@ def certify(
     cell = CellResult(
         f"certify.{label}", "law", label, "", f"Certificate of {label}", label, None, _plain(design.stop), seed,
         design.n_sequences, n, finding.verdicts, finding.evidence, not_possible=missing,
+        figures=_figures(finding, rounds, levels.eprocess),
     )  # fmt: skip
     return Certificate(cell)
 
 
+def _figures(finding: Finding, rounds: Rounds, alpha: float) -> dict[str, Any]:
+    from tppsd_bench.runner.monitor import figures
+
+    if finding.arm is None:
+        return {}
+    return figures(rounds.wealth(LABEL), alpha) | ({"looks_like": finding.looks_like} if finding.looks_like else {})
+
+
 def needs(n_events: int, level: float = budget.RUN_LEVEL) -> str:
     """One sentence, before the data: what ``n_events`` events let a certificate see."""
-    from tppsd_bench.runner.plan import min_detectable_ks, min_detectable_theta
+    from tppsd_bench.runner.plan import min_detectable_theta
 
-    share = _levels(level).analytic
-    ks, theta = min_detectable_ks(n_events, share), min_detectable_theta(n_events, share)
+    theta = min_detectable_theta(n_events, _levels(level).analytic)
     return (
-        f"{n_events:,} events: with power .95 a Kolmogorov distance of {ks:.3f} or a shift theta of {theta:.3f} from the "
-        f"target's law is found at level {level:.0e}; smaller faults may hide."
+        f"{n_events:,} events: with power .95 a shift theta of {theta:.3f} from the target's law is found at level {level:.0e}, and "
+        f"nothing passes with a Kolmogorov distance of {budget.delta_ks(n_events):.3f}; smaller faults may hide."
     )
 
 
@@ -184,7 +209,10 @@ def _levels(level: float) -> Any:
     from tppsd_bench.runner.plan import Levels
 
     share = level / budget.RUN_LEVEL
-    return Levels(budget.LAW_ANALYTIC_LEVEL * share, budget.PERMUTATION_LEVEL * share, budget.MECHANISM_LEVEL * share)
+    return Levels(
+        budget.LAW_ANALYTIC_LEVEL * share, budget.PERMUTATION_LEVEL * share, budget.MECHANISM_LEVEL * share,
+        budget.EPROCESS_LEVEL * share,
+    )  # fmt: skip
 
 
 def _plain(stop: Stop) -> dict[str, float]:

@@ -93,17 +93,19 @@ class Duration(click.ParamType[float]):
 )
 @click.option("--events", type=click.IntRange(1), metavar="N", help="Events of every law cell.")
 @click.option("--time-budget", "seconds", type=Duration(), metavar="2m", help="Size the run for this much time on two cores.")
+@click.option("--sequential", is_flag=True, help="Watch each sampler while it draws; its cell ends at proof of a fault.")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run (the newest of the suite, or --out).")
 @click.option("--json", "as_json", is_flag=True, help="Results as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @guarded
 def run(suite: str, pairs: tuple[str, ...], jobs: int | None, out: Path | None, seed: int | None, device: str,
-        settings: tuple[str, ...], events: int | None, seconds: float | None, resume: bool, as_json: bool,
+        settings: tuple[str, ...], events: int | None, seconds: float | None, sequential: bool, resume: bool, as_json: bool,
         quiet: bool) -> int:  # fmt: skip
     """Run a suite: verdicts here, results and an HTML report in the run folder."""
     from tppsd_bench.progress import reporter
     from tppsd_bench.runner import execute, plan, present
 
+    settings += ("law.sequential=true",) * sequential
     name = out or present.default_folder(suite, resume=resume)
     if resume and not (pairs or settings or seed is not None or events or seconds):
         planned = present.stored_plan(name, suite)
@@ -151,6 +153,48 @@ def report(folder: Path) -> None:
     from tppsd_bench.report.build import build_report
 
     click.echo(build_report(store.locate(folder)))
+
+
+@main.command(name="plan")
+@click.argument("folder", required=False, metavar="[RUN]", type=click.Path(path_type=Path))
+@click.option("--tv", type=float, help="A total variation between the sampler's next event and the target's.")
+@click.option("--ks", type=float, help="A Kolmogorov-Smirnov distance of the PIT.")
+@click.option("--theta", type=float, help="A shift: one of the Legendre effects of the PIT.")
+@click.option("--lambda", "lam", type=float, help="A share of the draft's law in the output (with --draft-tv).")
+@click.option("--draft-tv", type=float, help="Total variation between draft and target.")
+@click.option("--events", type=click.IntRange(1), metavar="N", help="The other way round: what do N events find?")
+@click.option("--length", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="Events of a sequence.")
+@click.option("--types", type=click.IntRange(1), default=3, show_default=True, metavar="M", help="Event types.")
+@click.option("--k", type=click.IntRange(1), default=5, show_default=True, help="Events drafted in a round.")
+@click.option(
+    "--access",
+    type=click.Choice(["grey", "white"]),
+    default="white",
+    show_default=True,
+    help="white: the draft's law is there too.",
+)
+@click.option("--level", type=float, help="The cell's share of the error level.  [default: 2e-05, a run of one cell]")
+@click.option("--power", type=float, default=0.95, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@guarded
+def plan_(folder: Path | None, as_json: bool, power: float, access: str, level: float | None, **asked: Any) -> None:
+    """How many sequences do I need, and what could this RUN have missed?
+
+    \b
+    python -m tppsd_bench plan --tv .02 --length 100
+    python -m tppsd_bench plan --lambda .05 --draft-tv .3
+    python -m tppsd_bench plan reports/runs/calibration-20250301-091204
+    """
+    from tppsd_bench.runner import planning
+
+    if folder is not None:
+        if level is not None or any(asked[name] is not None for name in ("tv", "ks", "theta", "lam", "events")):
+            raise InputError("A run has fixed its sizes and levels: with a run folder only --power and --json apply.")
+        click.echo(planning.of_run(folder, power, as_json=as_json))
+        return
+    own: dict[str, Any] = {} if level is None else {"level": level}
+    question = planning.Question(**asked, **own, white=access == "white", power=power)
+    click.echo(planning.answer(question, as_json=as_json))
 
 
 READING = (
@@ -227,12 +271,13 @@ def train(recipe: str | None, data: str | None, out: str | None, seed: int | Non
 @click.option(
     "--timeout", type=Duration(), default="10m", show_default=True, help="A call of the sampler longer than this hangs."
 )
+@click.option("--sequential", is_flag=True, help="Watch the sampler while it draws and stop at proof of a fault.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the certificate's JSON here.")
 @click.option("--json", "as_json", is_flag=True, help="The certificate as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="The sentence alone.")
 @guarded
 def certify(sampler: str, access: str, events: int | None, seconds: float | None, length: int | None, horizon: float | None,
-            seed: int, timeout: float, out: Path | None, as_json: bool, quiet: bool) -> int:  # fmt: skip
+            seed: int, timeout: float, sequential: bool, out: Path | None, as_json: bool, quiet: bool) -> int:  # fmt: skip
     """Certify your own sampler against its target, at whatever access it offers."""
     from tppsd_bench.runner import present
 
@@ -241,8 +286,9 @@ def certify(sampler: str, access: str, events: int | None, seconds: float | None
     if length is not None and horizon is not None:
         raise InputError("Give --length or --horizon, not both: sequences end in one way.")
     return present.certify_factory(
-        sampler, access, events, seconds, length, horizon, seed, timeout, out, as_json=as_json, quiet=quiet
-    )
+        sampler, access, events, seconds, length, horizon, seed, timeout, out, as_json=as_json, quiet=quiet,
+        sequential=sequential,
+    )  # fmt: skip
 
 
 @main.group()

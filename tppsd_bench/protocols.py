@@ -68,6 +68,20 @@ class Conditional(Protocol):
         ...
 
 
+@runtime_checkable
+class BucketedConditional(Conditional, Protocol):
+    """A law over time buckets: inside one, the gap's law is the same whatever the history. Optional; makes integrals sums."""
+
+    @property
+    def gap_breaks(self) -> FloatArray:
+        """Inner edges of the buckets, increasing: the density jumps there."""
+        ...
+
+    def shares_buckets(self, other: Conditional) -> bool:
+        """Whether ``other`` has the same buckets and the same laws inside them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """A target's teacher-forced view of finished sequences, aligned with ``EventBatch`` (flat)."""

@@ -82,8 +82,8 @@ class CellResult:
     Arrays of law cells: ``u`` and ``v`` (PITs in event order), ``event_index``, ``gaps``, ``types``, ``lengths`` (the sampler
     under test), ``ref_gaps``, ``ref_types``, ``ref_lengths`` (target-only arm), ``acf_lags``, ``acf``, ``ref_acf``,
     ``position_reached``, ``position_accepted`` (by position in round), ``raster_times`` / ``raster_sequence`` and
-    ``ref_raster_*``. Arrays of speed cells: ``k``, ``log_ratio_cpu`` (pairs x k), ``log_ratio_wall``, ``predicted``,
-    ``cost_history``, ``cost_ms``.
+    ``ref_raster_*``, ``wealth_events``, ``wealth_log`` and ``wealth_threshold`` (the e-process, natural logs). Arrays of speed
+    cells: ``k``, ``log_ratio_cpu`` (pairs x k), ``log_ratio_wall``, ``predicted``, ``cost_history``, ``cost_ms``.
     """
 
     id: str

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tppsd_bench import resources
 from tppsd_bench.errors import InputError
 from tppsd_bench.protocols import Rule
+from tppsd_bench.settings import parse_setting
+from tppsd_bench.suite_power import Dose, Null, Power, Transformer
 
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -48,6 +50,8 @@ class Law(Section):
     n_permutations: Annotated[int, Field(ge=99)] = 9_999
     max_rounds: Annotated[int, Field(ge=1, le=3)] = 3
     """k of the confirmation on fresh seeds (1: no confirmation, the level is spent on one look)."""
+    sequential: bool = False
+    """Watch every sampler while it draws and stop its cell at proof of a fault (horizon cells too)."""
     enabled: bool = True
 
 
@@ -100,6 +104,8 @@ class Nominal(Section):
     law: Seconds = 45.0
     speed: Seconds = 35.0
     report: Seconds = 10.0
+    power: Seconds = 300.0
+    """Of power, transformer, dose and null cells together."""
 
 
 class Suite(Section):
@@ -110,7 +116,8 @@ class Suite(Section):
     description: str = ""
     loader: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")] = DEFAULT_LOADER
     seed: Annotated[int, Field(ge=0)] = 0
-    pairs: Annotated[list[str], Field(min_length=1)]
+    pairs: list[str] = []
+    """Pairs of the grid; may be missing where the suite has tables of the proof (power, transformer, dose, null)."""
     cell_timeout: Seconds = 600.0
     """Seconds after which a cell counts as hanging."""
     screen: Screen = Screen()
@@ -118,8 +125,18 @@ class Suite(Section):
     horizon: Horizon = Horizon()
     fit: Fit = Fit()
     speed: Speed = Speed()
+    power: Power | None = None
+    transformer: Transformer | None = None
+    dose: Dose | None = None
+    null: Null | None = None
     nominal: Nominal = Nominal()
     pair: dict[str, Override] = {}
+
+    @property
+    def proof(self) -> dict[str, Power | Transformer | Dose | Null]:
+        """The tables by which the suite proves itself, those that it has."""
+        tables = {"power": self.power, "transformer": self.transformer, "dose": self.dose, "null": self.null}
+        return {name: table for name, table in tables.items() if table is not None}
 
     def sections(self, pair: str, source: str = "") -> Sections:
         """The tables as they hold for one pair."""
@@ -160,6 +177,11 @@ def load_suite(name_or_file: str, settings: typing.Sequence[str] = ()) -> Suite:
 def check_suite(table: dict[str, Any], source: str) -> Suite:
     """A parsed suite file as a Suite; every key, value and combination checked."""
     suite = _checked(Suite, table, source, "")
+    if not (suite.pairs or suite.proof):
+        raise InputError(
+            f"{source}: the key 'pairs' is missing or empty; every suite needs pairs, or a table of the proof that it works "
+            "([power], [transformer], [dose], [null])."
+        )
     for twice in sorted({p for p in suite.pairs if suite.pairs.count(p) > 1}):
         raise InputError(f"{source}: pair {twice!r} is listed twice; each pair is one row of the grid, remove one.")
     for name in suite.pair:
@@ -240,15 +262,9 @@ def nearest(word: str, valid: typing.Sequence[str]) -> str:
 
 
 def _apply(table: dict[str, Any], setting: str) -> None:
-    """Lay one ``dotted.key=value`` over the parsed file; the value is TOML, a bare word is a string."""
-    key, equals, text = setting.partition("=")
-    if not equals or not key.strip():
-        raise InputError(f"--set {setting!r} is not key=value, e.g. --set law.n_events=16384.")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    *path, last = key.strip().split(".")
+    """Lay one ``dotted.key=value`` over the parsed file."""
+    key, value = parse_setting(setting, "law.n_events=16384")
+    *path, last = key.split(".")
     for part in path:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from reference_impls.encoders.attention import attend_ragged, softmax_of_log2
+from reference_impls.encoders.attention import ROWS_FROM, attend_ragged, softmax_of_log2
 from tppsd_bench.protocols import FloatArray, IntArray
 
 Vector = NDArray[np.float32]
@@ -140,10 +140,6 @@ def causal_attend(n_heads: int, strict: bool, length: int, device: torch.device)
     return attend
 
 
-_BLOCK_FROM = 4
-"""New events of one sequence from which numpy's products beat torch's on a CPU."""
-
-
 class KeyValueCache:
     """Keys and values of ``n`` histories, each of its own length, with per-sequence rollback. Implements ``base.Cache``."""
 
@@ -167,7 +163,14 @@ class KeyValueCache:
 
     def keep(self, rows: IntArray) -> None:
         self.lengths, self.times = self.lengths[rows], self.times[rows]
-        self.store = self.store.index_select(2, torch.as_tensor(rows, device=self._device))
+        if len(rows) == 1 or self._device.type != "cpu" or (np.diff(rows) <= 0).any():
+            self.store = self.store.index_select(2, torch.as_tensor(rows, device=self._device))
+            return
+        cells, used = self.store.numpy(), int(self.lengths.max()) + self._null
+        for i, row in enumerate(rows.tolist()):  # moved in place: fresh memory of this size costs more than the copy
+            if row != i:
+                cells[:, :, i, :, :used] = cells[:, :, row, :, :used]
+        self.store = self.store[:, :, : len(rows)]
 
     def _grow(self, needed: int) -> None:
         extra = max(needed, 2 * self.capacity) - self.capacity
@@ -197,7 +200,7 @@ class KeyValueCache:
             self.times[rows, index + 1] = times
         self.lengths = start + counts
         inputs = EventInputs(times, gaps, torch.from_numpy(types).to(self._device), index)
-        if n == 1 and (m < _BLOCK_FROM or self._device.type != "cpu"):
+        if n == 1 and (m < ROWS_FROM or self._device.type != "cpu"):
             return inputs, self._attend_one(needed - m, m)
         return inputs, attend_ragged(self.store, self._encoder, index)
 

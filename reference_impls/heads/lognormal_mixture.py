@@ -6,6 +6,7 @@ Source: Shchur, Bilos, Guennemann (2020), Intensity-free learning of temporal po
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,9 @@ from reference_impls.heads.types import TypeLaw
 from tppsd_bench.protocols import FloatArray, IntArray
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
+_ROOT_HALF = math.sqrt(0.5)
+_LOG_LEAST = -600.0
+"""A sum of exponentials above e^-600 has lost nothing to underflow."""
 _TINY, _HUGE = float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max)
 _LOG_HUGE = float(np.log(_HUGE))
 
@@ -45,6 +49,13 @@ class LogNormalMixture:
     @cached_property
     def scale(self) -> FloatArray:
         out: FloatArray = np.exp(self.log_scale)
+        return out
+
+    @cached_property
+    def _root_precision(self) -> FloatArray:
+        """(n, C) sqrt(1/2) / sigma_j."""
+        out: FloatArray = np.exp(-self.log_scale)
+        out *= _ROOT_HALF
         return out
 
     @cached_property
@@ -102,13 +113,26 @@ class LogNormalMixture:
         return (z[..., None] - self.loc[at]) / self.scale[at], by[at]
 
     def log_prob(self, gap: FloatArray) -> FloatArray:
-        s, log_peak = self._scaled(self.standardise(gap), self.log_peak)
+        at = slice(None) if gap.ndim == 1 else (slice(None), None)
         with np.errstate(divide="ignore", invalid="ignore"):
-            exponent = log_peak - 0.5 * s * s
-            top = exponent.max(axis=-1)
-            total = np.exp(exponent - np.where(np.isfinite(top), top, 0.0)[..., None]).sum(axis=-1)
-            out: FloatArray = np.log(total) + top - _LOG_SQRT_2PI - np.log(self.log_scale_gap) - np.log(gap)
-        return np.where(gap > 0, out, -np.inf)
+            log_gap = np.log(gap)
+            exponent = ((log_gap - self.log_shift_gap) / self.log_scale_gap)[..., None] - self.loc[at]
+            exponent *= self._root_precision[at]
+            np.square(exponent, out=exponent)
+            np.subtract(self.log_peak[at], exponent, out=exponent)
+            weights = np.exp(exponent)
+            total = np.log(np.add.reduce(weights, axis=-1))
+            far = ~(total > _LOG_LEAST)
+            if far.any():  # every component underflows, or might: there the largest is taken out of the sum first
+                top = exponent[far].max(axis=-1)
+                rest = np.exp(exponent[far] - np.where(np.isfinite(top), top, 0.0)[..., None]).sum(axis=-1)
+                total[far] = np.log(rest) + top
+            total -= _LOG_SQRT_2PI + math.log(self.log_scale_gap)
+            total -= log_gap
+        out: FloatArray = total
+        if far.any():
+            out[~(gap > 0)] = -np.inf
+        return out
 
     def cdf(self, gap: FloatArray) -> FloatArray:
         s, weight = self._scaled(self.standardise(gap), self.weight)

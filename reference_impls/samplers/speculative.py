@@ -161,8 +161,9 @@ class Speculative:
         else:
             new_gaps, new_types, new = gaps[:, j - 1 : j], types[:, j - 1 : j], (k > j).astype(np.int64)
         counts.draft_calls += 1
-        counts.draft_row_forwards += int((new > 0).sum())
-        counts.draft_positions += int(new.sum())
+        positions = int(new.sum())
+        counts.draft_row_forwards += positions if j else int((new > 0).sum())
+        counts.draft_positions += positions
         law = self.draft.extend(cache, new_gaps, new_types, new)
         m = new_gaps.shape[1]
         return law if m == 1 else law.take(np.arange(n) * m + np.maximum(new - 1, 0))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from reference_impls.training.draft_recipe import is_draft_recipe, load_draft_recipe
 from reference_impls.training.recipe import Recipe, load_recipe
 from tppsd_bench.errors import InputError
 from tppsd_bench.settings import parse_setting
@@ -39,6 +40,9 @@ def train(
     from tppsd_bench.progress import reporter
 
     torch.set_num_threads(1)
+    if recipe is not None and is_draft_recipe(recipe):
+        own = dict(parse_setting(text, "fit.epochs=20") for text in set or [])
+        return _drafts(recipe, data, out, resume, seed, own, quiet, tell)
     spec, folder = _spec(
         recipe, data, out, seed, dict(parse_setting(text, "target.fit.epochs=20") for text in set or []), read or {}
     )
@@ -52,6 +56,28 @@ def train(
         card = train_pair(spec, source, folder, roles=roles, resume=resume, progress=progress)
     if card:
         say(summary(card))
+    return folder
+
+
+def _drafts(
+    recipe: str, data: str | None, out: str | None, resume: bool, seed: int | None, overrides: dict[str, Any], quiet: bool,
+    tell: Callable[[str], None] | None,
+) -> Path:  # fmt: skip
+    """Train the drafts of a recipe; returns the pair folder that holds them, pairs/NAME unless the pair is a folder itself."""
+    from reference_impls.training.drafts import pair_data, train_drafts
+    from tppsd_bench.progress import reporter
+
+    named = {"data.file": data, "seed": seed}
+    spec = load_draft_recipe(recipe, {name: value for name, value in named.items() if value is not None} | overrides)
+    folder = Path(out or (spec.pair if Path(spec.pair).is_dir() else Path("pairs") / spec.pair))
+    with reporter(quiet) as progress:
+        card = train_drafts(spec, pair_data(spec), folder, resume=resume, progress=progress)
+    for name, draft in card["drafts"].items():
+        event = draft["acceptance"]["event"]
+        (tell or (lambda _sentence: None))(
+            f"{name}: {draft['nll']['value']:.4f} nats/event held out, events accepted "
+            f"{event['value']:.4f} ({event['low']:.4f} to {event['high']:.4f}), {draft['step_us']:g} microseconds a step."
+        )
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Maximum likelihood: one network, a stream of training batches, early stopping on held-out likelihood; resumable, seeded.
+"""Training: one network, a stream of batches, early stopping on the held-out objective (likelihood, unless told); resumable, seeded.
 
 Data order, initial weights and dropout depend on (seed, epoch) alone, so a run that was killed and resumed ends where an
 uninterrupted one does (up to the machine's float32 sums).
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ import torch
 from reference_impls.network import NeuralModel
 from tppsd_bench.errors import RunBroken
 from tppsd_bench.events import EventBatch
+from tppsd_bench.protocols import IntArray
 
 Progress = Callable[[str, float], None]
 """(what is going on, fraction done)."""
@@ -36,6 +37,8 @@ class FitPlan:
     weight_decay: float = 1e-4
     patience: int = 10
     clip: float = 1.0
+    validate_every: int = 1
+    """Epochs between looks at the held-out data; the last epoch is always looked at."""
     average_from: float = 0.75
     """From this fraction of the run on, keep the running mean of the weights and ship it where it validates better."""
 
@@ -47,20 +50,35 @@ class FitResult:
     epochs_run: int
     seconds: float
     history: tuple[tuple[int, float, float], ...]
-    """(epoch, training NLL, validation NLL) in nats per event."""
+    """(epoch, training objective, validation objective); by maximum likelihood, NLL in nats per event."""
 
 
 EpochData = Callable[[int], EventBatch]
 
 
+class Objective(Protocol):
+    """What is minimised, in nats per event or so."""
+
+    def loss(self, model: NeuralModel, part: EventBatch, epoch: int, rows: IntArray) -> torch.Tensor:
+        """Of a batch, which is ``rows`` of the data of ``epoch``; differentiable."""
+        ...
+
+    def held_out(self, model: NeuralModel, validation: EventBatch) -> float: ...
+
+
 def batches(data: EventBatch, size: int, rng: np.random.Generator) -> Iterator[EventBatch]:
     """Random batches of whole sequences; sequences of similar length go together, so that little is padding."""
+    yield from (data.select(rows) for rows in batch_rows(data, size, rng))
+
+
+def batch_rows(data: EventBatch, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
+    """Which sequences make up each of the ``batches``."""
     usable = np.flatnonzero(data.lengths > 0)
     noisy_length = data.lengths[usable] + rng.uniform(0.0, 0.1 * data.lengths[usable].mean() + 1.0, len(usable))
     order = usable[np.argsort(noisy_length, kind="stable")]
     starts = np.arange(0, len(order), size)
     for begin in rng.permutation(starts):
-        yield data.select(order[begin : begin + size])
+        yield order[begin : begin + size]
 
 
 def sequence_nll(model: NeuralModel, data: EventBatch) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -84,6 +102,16 @@ def _loss(model: NeuralModel, part: EventBatch) -> torch.Tensor:
     return -((events * keep).sum() + wait.sum()) / int(part.lengths.sum())
 
 
+class Likelihood:
+    """Maximum likelihood: negative log-likelihood in nats per event."""
+
+    def loss(self, model: NeuralModel, part: EventBatch, epoch: int, rows: IntArray) -> torch.Tensor:
+        return _loss(model, part)
+
+    def held_out(self, model: NeuralModel, validation: EventBatch) -> float:
+        return float(sequence_nll(model, validation).sum() / validation.n_events)
+
+
 def fit(
     model: NeuralModel,
     train: EpochData,
@@ -93,11 +121,13 @@ def fit(
     seed: int,
     state_path: Path | None = None,
     progress: Progress | None = None,
+    objective: Objective | None = None,
 ) -> FitResult:
     """Train in place; the model ends with its best validated weights, in evaluation mode.
 
     ``state_path`` holds the state after each epoch; where it exists, training goes on from it.
     """
+    objective = objective or Likelihood()
     optimiser = torch.optim.AdamW(model.parameters(), lr=plan.learning_rate, weight_decay=plan.weight_decay)
     state: dict[str, Any] = {"epoch": 0, "best": math.inf, "best_epoch": 0, "best_weights": None, "history": [], "step": 0,
                              "mean": None, "mean_count": 0, "seconds": 0.0}  # fmt: skip
@@ -109,12 +139,13 @@ def fit(
     while state["epoch"] < plan.epochs and state["epoch"] - state["best_epoch"] < plan.patience:
         started = time.perf_counter()
         torch.manual_seed(seed * 1_000_003 + state["epoch"])
-        train_nll = _one_epoch(model, optimiser, train(state["epoch"]), plan, seed, state)
-        _validate(model, validation, train_nll, state)
+        train_nll = _one_epoch(model, optimiser, objective, train(state["epoch"]), plan, seed, state)
+        if state["epoch"] % plan.validate_every == 0 or state["epoch"] == plan.epochs:
+            _validate(model, objective, validation, train_nll, state)
         state["seconds"] += time.perf_counter() - started
         if state_path is not None:
             _save_state(state_path, model, optimiser, state)
-        if progress is not None:
+        if progress is not None and state["history"]:
             said = f"epoch {state['epoch']}: train {train_nll:.4f}, held out {state['history'][-1][2]:.4f} nats/event"
             progress(said, state["epoch"] / plan.epochs)
     if state["best_weights"] is None:
@@ -128,19 +159,26 @@ def fit(
 
 
 def _one_epoch(
-    model: NeuralModel, optimiser: torch.optim.Optimizer, data: EventBatch, plan: FitPlan, seed: int, state: dict[str, Any]
+    model: NeuralModel,
+    optimiser: torch.optim.Optimizer,
+    objective: Objective,
+    data: EventBatch,
+    plan: FitPlan,
+    seed: int,
+    state: dict[str, Any],
 ) -> float:
     rng = np.random.default_rng([seed, state["epoch"], 7])
     model.train()
     losses, weights = [], []
-    parts = list(batches(data, plan.batch_sequences, rng))
-    for done, part in enumerate(parts):
+    parts = list(batch_rows(data, plan.batch_sequences, rng))
+    for done, rows in enumerate(parts):
+        part = data.select(rows)
         fraction = (state["epoch"] + done / len(parts)) / plan.epochs
         rate = plan.learning_rate * (0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * fraction)))
         for group in optimiser.param_groups:
             group["lr"] = rate * min(1.0, (state["step"] + 1) / plan.warmup_steps)
         optimiser.zero_grad(set_to_none=True)
-        loss = _loss(model, part)
+        loss = objective.loss(model, part, state["epoch"], rows)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), plan.clip)
         optimiser.step()
@@ -163,14 +201,16 @@ def _accumulate(model: NeuralModel, state: dict[str, Any]) -> None:
         state["mean"][name].lerp_(value, step)
 
 
-def _validate(model: NeuralModel, validation: EventBatch, train_nll: float, state: dict[str, Any]) -> None:
+def _validate(
+    model: NeuralModel, objective: Objective, validation: EventBatch, train_nll: float, state: dict[str, Any]
+) -> None:
     model.eval()
     now = {k: v.detach().clone() for k, v in model.state_dict().items()}
     best_here = math.inf
     for weights in filter(None, (now, state["mean"])):
         model.load_state_dict(weights)
         model.eval()
-        nll = float(sequence_nll(model, validation).sum() / validation.n_events)
+        nll = objective.held_out(model, validation)
         best_here = min(best_here, nll)
         if nll < state["best"] - 1e-5:
             state.update(best=nll, best_epoch=state["epoch"], best_weights={k: v.clone() for k, v in weights.items()})

@@ -18,8 +18,9 @@ import torch
 from safetensors.torch import save_file
 
 from reference_impls.network import NeuralModel
+from reference_impls.tokens.fitting import fit_buckets
 from reference_impls.training.fit import EpochData, FitPlan, FitResult, Progress, fit, sequence_nll
-from reference_impls.training.recipe import NetworkRecipe, Recipe
+from reference_impls.training.recipe import BucketRecipe, NetworkRecipe, Recipe
 from tppsd_bench.errors import InputError
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import Stop
@@ -61,17 +62,24 @@ def process_data(recipe: Recipe) -> PairData:
     )
 
 
-def build_network(spec: NetworkRecipe, name: str, data: PairData, seed: int) -> NeuralModel:
-    """A fresh network whose clock (mean gap) and log-gap standardisation come from the first training batch."""
+def build_network(
+    spec: NetworkRecipe, name: str, data: PairData, seed: int, buckets: BucketRecipe | None = None
+) -> NeuralModel:
+    """A fresh network whose clock (mean gap), log-gap standardisation and time buckets come from the first training batch."""
     torch.manual_seed(seed)
     first = data.epoch(0)
+    head_args = dict(spec.head_args)
+    if buckets is not None:
+        fitted = fit_buckets(first.gaps, buckets.n, buckets.strategy, buckets.within, buckets.tail)
+        head_args["buckets"] = fitted.to_json()
     encoder_args = {"time_scale": CLOCK * float(np.mean(first.gaps)), **spec.encoder_args}
     config = {
         "name": name,
         "encoder": spec.encoder,
         "n_types": first.n_types,
         "encoder_args": encoder_args,
-        "head_args": spec.head_args,
+        "head": spec.head,
+        "head_args": head_args,
     }
     try:
         model = NeuralModel(config)
@@ -103,7 +111,7 @@ def train_pair(
     shares = _shares(recipe, plans)
     for role in roles:
         spec: NetworkRecipe = getattr(recipe, role)
-        models[role] = build_network(spec, f"{recipe.name}.{role}", data, recipe.seed + (role == "draft"))
+        models[role] = build_network(spec, f"{recipe.name}.{role}", data, recipe.seed + (role == "draft"), recipe.buckets)
         state = out / f"{role}.state.pt"
         if not resume:
             state.unlink(missing_ok=True)

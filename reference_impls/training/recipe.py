@@ -6,16 +6,26 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from tppsd_bench.errors import InputError
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Keys that are not known are refused."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class DataRecipe(_Strict):
+class DataRecipe(Strict):
     """A known process (fresh sequences every epoch), or a file of sequences given by ``--data`` (or ``file``)."""
 
     process: str | None = None
@@ -42,7 +52,7 @@ class DataRecipe(_Strict):
         return self
 
 
-class FitRecipe(_Strict):
+class FitRecipe(Strict):
     epochs: int = 40
     events: int | None = None
     """Instead of ``epochs``: as many as pass this many events in all, between 10 and 200. A stated ``epochs`` goes before."""
@@ -61,14 +71,32 @@ class FitRecipe(_Strict):
         return plan
 
 
-class NetworkRecipe(_Strict):
+class NetworkRecipe(Strict):
     encoder: Literal["thp", "sahp", "attnhp"]
     encoder_args: dict[str, Any]
+    head: Literal["mixture", "token_joint", "token_factorised"] = "mixture"
     head_args: dict[str, Any] = Field(default_factory=dict)
     fit: FitRecipe = Field(default_factory=FitRecipe)
 
+    @model_serializer(mode="wrap")
+    def _record(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Cards of continuous pairs say nothing of heads."""
+        out: dict[str, Any] = plain(self)
+        if self.head == "mixture":
+            del out["head"]
+        return out
 
-class StressRecipe(_Strict):
+
+class BucketRecipe(Strict):
+    """Time buckets of a pair over tokens, fitted to the first epoch's gaps; target and draft share them."""
+
+    n: int = Field(100, ge=2)
+    strategy: Literal["quantile", "equal_width", "log_width"] = "quantile"
+    within: Literal["uniform", "log_uniform", "empirical"] = "uniform"
+    tail: Literal["pareto", "exponential"] = "pareto"
+
+
+class StressRecipe(Strict):
     """The stress draft: the shipped draft's law, locations shifted and scales widened (standardised log gap), types tempered."""
 
     shift: float = 0.5
@@ -77,7 +105,7 @@ class StressRecipe(_Strict):
     tilt: float = 0.8
 
 
-class Recipe(_Strict):
+class Recipe(Strict):
     name: str
     title: str
     seed: int = 1
@@ -85,8 +113,25 @@ class Recipe(_Strict):
     target: NetworkRecipe
     draft: NetworkRecipe
     stress: StressRecipe = Field(default_factory=StressRecipe)
+    buckets: BucketRecipe | None = None
     suite: dict[str, Any] = Field(default_factory=dict)
     """Hints for suites: ``k`` and ``horizon``."""
+
+    @model_validator(mode="after")
+    def _tokens_on_both_sides(self) -> Recipe:
+        of = {role: getattr(self, role).head != "mixture" for role in ("target", "draft")}
+        if of["target"] != of["draft"]:
+            raise ValueError("the heads of target and draft must both be over tokens, or neither: one cannot verify the other")
+        if of["target"] != (self.buckets is not None):
+            raise ValueError("a [buckets] table goes with heads over tokens (head = 'token_joint' or 'token_factorised')")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _record(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        out: dict[str, Any] = plain(self)
+        if self.buckets is None:
+            del out["buckets"]
+        return out
 
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -107,14 +152,7 @@ def load_recipe(name_or_path: str, overrides: dict[str, Any] | None = None) -> R
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not valid TOML: {error}.") from error
-    for dotted, value in (overrides or {}).items():
-        node = raw
-        *parents, last = dotted.split(".")
-        for part in parents:
-            node = node.setdefault(part, {})
-            if not isinstance(node, dict):
-                raise InputError(f"{path}: {dotted} cannot be set: {part} is a value, {node!r}, and holds no further keys.")
-        node[last] = value
+    override(raw, overrides or {}, str(path))
     try:
         return Recipe.model_validate(raw)
     except ValidationError as error:
@@ -122,3 +160,15 @@ def load_recipe(name_or_path: str, overrides: dict[str, Any] | None = None) -> R
         raise InputError(
             f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']} (found {first.get('input')!r})."
         ) from error
+
+
+def override(raw: dict[str, Any], overrides: dict[str, Any], where: str) -> None:
+    """Set dotted keys of a recipe as read, in place."""
+    for dotted, value in overrides.items():
+        node = raw
+        *parents, last = dotted.split(".")
+        for part in parents:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise InputError(f"{where}: {dotted} cannot be set: {part} is a value, {node!r}, and holds no further keys.")
+        node[last] = value

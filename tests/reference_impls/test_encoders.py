@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import torch
 
 import reference_impls.network as network_module
+from reference_impls.encoders.attention import attend_ragged, on_arrays
 from reference_impls.encoders.attnhp import AttNHP
 from reference_impls.encoders.base import EventInputs, KeyValueCache, causal_attend, softmax_of_log2
 from reference_impls.encoders.lean import LeanCache
@@ -270,6 +273,48 @@ def test_attention_weights_stay_right_where_powers_of_two_overflow():
     hidden = torch.tensor([[[0.0, -torch.inf], [300.0, -torch.inf]]])
     weights, sums = softmax_of_log2(hidden)
     np.testing.assert_allclose(weights / sums, [[[1.0, 0.0], [1.0, 0.0]]])
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("overflowing", [False, True])
+def test_every_form_of_cached_attention_is_the_causal_one(strict, heads, overflowing):
+    """Block by block and history by history, in rows and one event at a time; also where powers of two leave float32."""
+    torch.manual_seed(3)
+    n, length, d = 3, 12, 8
+    qkv = torch.randn(n, length, 3 * d) * (20.0 if overflowing else 1.0)
+    want = causal_attend(heads, strict, length, torch.device("cpu"))(0, qkv).numpy()
+    folded = qkv.numpy() * np.where(np.arange(3 * d) < d, np.log2(np.e) / np.sqrt(d // heads), 1.0).astype(np.float32)
+    shape = SimpleNamespace(n_layers=1, n_heads=heads, d_attention=d, strict=strict)
+    for steps in ((1,) * 12, (2,) * 6, (5, 7), (4, 1, 7)):
+        store, at = torch.zeros(1, 2, n, d, length + 1), 0
+        for m in steps:
+            index = np.broadcast_to(np.arange(at, at + m), (n, m))
+            attend = on_arrays(attend_ragged(store, shape, index))
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                got = attend(0, np.ascontiguousarray(folded[:, at : at + m]))
+            np.testing.assert_allclose(got, want[:, at : at + m], atol=1e-4 if overflowing else 1e-6)
+            at += m
+        assert overflowing == any("overflow" in str(w.message) for w in warned)
+    lean = LeanCache(shape, 2)
+    with np.errstate(over="ignore"):
+        one = [lean.attend_at(i)(0, folded[0, i]) for i in range(length)]
+    np.testing.assert_allclose(one, want[0], atol=1e-4 if overflowing else 1e-6)
+
+
+def test_rows_kept_in_place_are_the_rows(model):
+    """Ascending rows are moved within the store, after it has grown inside a pass as well as before."""
+    batch = events(model.n_types, [7, 9, 6, 9])
+    want = forced(model, batch)
+    gaps, types = batch.padded(fill_gap=1.0)
+    for capacity in (4, 16):
+        cache = model.start(4, capacity)
+        extend(model, cache, gaps[:, :5], types[:, :5], [5] * 4)
+        cache.keep(np.array([1, 3]))
+        got = extend(model, cache, gaps[[1, 3], 5:], types[[1, 3], 5:], [4, 4])
+        for row, i in enumerate((1, 3)):
+            np.testing.assert_allclose(got[row], want[i][5:], atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("kind", [THP, SAHP, AttNHP])

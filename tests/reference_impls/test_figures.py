@@ -14,6 +14,8 @@ def test_a_figure_is_one_line_with_its_interval_and_verdict() -> None:
     assert "4.5 (4.2 to 4.9)" in line
     assert "reached" in line
     assert line.endswith("12 pairs")
+    assert "MISSED" in figures.at_least("ratio", (4.1, 3.8, 4.5), 4.0).line(), "a bound that the interval reaches below"
+    assert "MISSED" in figures.at_most("time", (2.9, 2.8, 3.1), 3.0).line()
 
 
 def test_forwards_of_a_toy_pair_meet_the_promise() -> None:

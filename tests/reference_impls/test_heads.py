@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from reference_impls.heads.lognormal_mixture import LogNormalMixture, sample_types
 from reference_impls.heads.network import MixtureHead
@@ -182,6 +182,21 @@ def test_a_weight_that_underflows_hides_no_other_component():
     np.testing.assert_allclose(law.log_prob(np.exp(np.array([24.5]))), stats.norm.logpdf(24.5) - 24.5, rtol=1e-12)
     law = LogNormalMixture(np.array([[0.0, 50.0]]), np.zeros((1, 2)), np.array([[0.0, -800.0]]), OneType(1))
     np.testing.assert_allclose(law.log_prob(np.exp(np.array([50.0]))), stats.norm.logpdf(0.0) - 800.0 - 50.0, rtol=1e-12)
+
+
+def test_densities_near_and_beyond_underflow_are_the_log_sum():
+    """Positions, some of them far outside every component, in one call: each is its own log-sum-exp, to the last digits."""
+    law = make_law(3)
+    gap = np.exp(1.4 * np.linspace(-60.0, 60.0, 41) - 2.0)[None].repeat(3, axis=0)
+    z = (np.log(gap) + 2.0) / 1.4
+    each = special.log_softmax(law.logit, axis=1)[:, None] + stats.norm.logpdf(
+        z[..., None], law.loc[:, None], law.scale[:, None]
+    )
+    want = special.logsumexp(each, axis=-1) - np.log(1.4) - np.log(gap)
+    assert want.min() < -1000.0
+    np.testing.assert_allclose(law.log_prob(gap), want, rtol=1e-12)
+    for j in (0, 13, 20):
+        np.testing.assert_array_equal(law.log_prob(gap[:, j]), law.log_prob(gap)[:, j])
 
 
 # -- the type --------------------------------------------------------------------------------------------------------------

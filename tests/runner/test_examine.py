@@ -72,3 +72,12 @@ def test_an_exact_cell_is_not_dragged_along_by_a_broken_one() -> None:
     settled = module._permutation(made, LEVELS, ["exact", "broken"], ["broken"])
     assert settled["broken"].decision is None
     assert settled["broken"].evidence
+
+
+def test_a_leak_between_rows_of_a_batch_shows_when_sequences_change_rows() -> None:
+    made = rounds({"exact": "", "leaks": "batch_leak"})
+    told = {
+        label: next(e.passed for e in made.arm(label, 1).evidence if e.name == "reproducible.batch_size")
+        for label in ("exact", "leaks")
+    }
+    assert told == {"exact": True, "leaks": False}

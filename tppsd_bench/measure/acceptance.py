@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from tppsd_bench.protocols import COMPONENT_EVENT, COMPONENT_GAP, COMPONENT_TYPE, Conditional, Trace
+from tppsd_bench.protocols import COMPONENT_EVENT, COMPONENT_GAP, COMPONENT_TYPE, BucketedConditional, Conditional, Trace
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -126,8 +126,8 @@ def exact_acceptance(p: Conditional, q: Conditional, *, n_levels: int = 384, chu
 
     The gap axis is cut near quantiles of both laws, densely in the tails (they need not be exact: any cut would do). A cell's
     gap mass comes from the two CDFs, its type law from the middle of the cell in log gap, so that masses sum to one and no
-    density is integrated. Only cells in which p - q changes sign contribute an error, of second order in the cell's mass. Rows
-    are taken in chunks of about ``chunk_values`` numbers.
+    density is integrated. Only cells in which p - q changes sign contribute an error, of second order in the cell's mass; laws over
+    common time buckets (``gap_breaks``) have none. Rows are taken in chunks of about ``chunk_values`` numbers.
     """
     if len(p) != len(q) or p.n_types != q.n_types:
         raise ValueError(
@@ -155,7 +155,8 @@ def _slices(n: int, size: int) -> Iterator[slice]:
 
 def _acceptance_of_chunk(p: Conditional, q: Conditional, levels: FloatArray) -> FloatArray:
     """(3, rows): gap, joint and two-step acceptance."""
-    edges = np.sort(np.concatenate([_near_quantiles(p, levels), _near_quantiles(q, levels)], axis=1), axis=1)
+    cuts = [_near_quantiles(p, levels), _near_quantiles(q, levels), *(_breaks(law) for law in (p, q))]
+    edges = np.sort(np.concatenate(cuts, axis=1), axis=1)
     masses_p, masses_q = (_masses(law, edges) for law in (p, q))
     logs = np.log(np.maximum(edges, _SMALLEST))
     inner = np.exp(0.5 * (logs[:, 1:] + logs[:, :-1]))
@@ -166,6 +167,12 @@ def _acceptance_of_chunk(p: Conditional, q: Conditional, levels: FloatArray) -> 
     two_step = (common_gap * np.minimum(types_p, types_q).sum(axis=2)).sum(axis=1)
     out: FloatArray = np.minimum(np.stack([common_gap.sum(axis=1), joint, two_step]), 1.0)
     return out
+
+
+def _breaks(law: Conditional) -> FloatArray:
+    """(rows, g) gaps at which a law over time buckets jumps (its ``gap_breaks``): a cell across one would take the mean of two."""
+    found = law.gap_breaks if isinstance(law, BucketedConditional) else np.empty(0)
+    return np.broadcast_to(found, (len(law), len(found)))
 
 
 def _near_quantiles(law: Conditional, levels: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,16 @@ from tppsd_bench.errors import InputError
 from tppsd_bench.report.cells import CellView, cell_view, law_level, not_possible_rows, provenance_rows
 from tppsd_bench.report.context import PairCard, headline, pair_card, pays_headline
 from tppsd_bench.report.glossary import GLOSSARY
+from tppsd_bench.report.kill_matrix import label
 from tppsd_bench.report.picture import Arrays
+from tppsd_bench.report.power import PROOF_KINDS, judged, proof_cells, sentence
+from tppsd_bench.report.proof import Proof, proof
+from tppsd_bench.report.reach import proof_reach, run_reach
 from tppsd_bench.results import CellResult, cell_from_json
 from tppsd_bench.store import FINISHED, RUNNING, read_json, write_whole
+
+if TYPE_CHECKING:
+    from tppsd_bench.report.figures_power import ProofPictures
 
 REPORT_NAME = "report.html"
 
@@ -30,7 +37,9 @@ def build_report(run_dir: Path) -> Path:
     """
     run_dir = Path(run_dir)
     run, cells = load_results(run_dir)
-    html = render(run, cells, draw(run_dir, run, cells), run_dir.resolve().name)
+    ordinary = [c for c in cells if c.kind not in PROOF_KINDS]
+    views, pictures = draw(run_dir, run, ordinary, proof_cells(cells))
+    html = render(run, ordinary, views, run_dir.resolve().name, proof=proof(cells, run), pictures=pictures, all_cells=cells)
     path = run_dir / REPORT_NAME
     write_whole(path, lambda file: file.write(html.encode()))
     return path
@@ -69,9 +78,12 @@ def _arrays(run_dir: Path, cell: CellResult) -> tuple[dict[str, Any], str]:
         return {}, f"cells/{path.name} does not read ({error}), so figures drawn from arrays are left out."
 
 
-def draw(run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellResult]) -> list[CellView]:
-    """The views of all cells with their figures."""
+def draw(
+    run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellResult], of_the_proof: Sequence[CellResult] = ()
+) -> tuple[list[CellView], ProofPictures]:
+    """The views of all cells with their figures, and the figures of a proof (one canvas: ids in the page must differ)."""
     from tppsd_bench.report.canvas import open_canvas
+    from tppsd_bench.report.figures_power import proof_pictures
 
     views = []
     with open_canvas() as canvas:
@@ -79,12 +91,13 @@ def draw(run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellResult]) -> 
             arrays, note = _arrays(run_dir, cell)
             pictures = [] if cell.error else _pictures(cell, arrays, canvas)
             views.append(cell_view(cell, pictures, run, note))
-    return views
+        return views, proof_pictures(of_the_proof, canvas)
 
 
 def _pictures(cell: CellResult, arrays: Arrays, canvas: Any) -> list[Any]:
     from tppsd_bench.report.figures import arms_pictures, pit_pictures
     from tppsd_bench.report.figures_speed import fit_pictures, speed_pictures
+    from tppsd_bench.report.figures_wealth import wealth_pictures
     from tppsd_bench.report.figures_work import work_pictures
     from tppsd_bench.report.forest import forest_pictures
 
@@ -92,6 +105,7 @@ def _pictures(cell: CellResult, arrays: Arrays, canvas: Any) -> list[Any]:
     return [
         *law,
         *forest,
+        *wealth_pictures(arrays, canvas),
         *arms_pictures(arrays, canvas),
         *work_pictures(cell, arrays, canvas),
         *speed_pictures(cell, arrays, canvas),
@@ -99,7 +113,10 @@ def _pictures(cell: CellResult, arrays: Arrays, canvas: Any) -> list[Any]:
     ]
 
 
-def render(run: Mapping[str, Any], cells: Sequence[CellResult], views: Sequence[CellView], folder: str) -> str:
+def render(
+    run: Mapping[str, Any], cells: Sequence[CellResult], views: Sequence[CellView], folder: str, *, proof: Proof | None,
+    pictures: ProofPictures, all_cells: Sequence[CellResult],
+) -> str:  # fmt: skip
     """The page. Everything is escaped but the SVG that this package drew."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -120,9 +137,11 @@ def render(run: Mapping[str, Any], cells: Sequence[CellResult], views: Sequence[
         (card, [_within(v, card.title) for v, c in zip(views, cells, strict=True) if c.pair == pair])
         for card, pair in zip(cards, by_pair, strict=True)
     ]
+    titles = {pair: card.title for card, pair in zip(cards, by_pair, strict=True)}
     return environment.get_template("report.html.j2").render(
-        **_frame(run, cells, cards, folder), groups=groups, glossary=GLOSSARY, impossible=not_possible_rows(cells)
-    )
+        **_frame(run, all_cells, cards, folder), groups=groups, glossary=GLOSSARY, impossible=not_possible_rows(cells), proof=proof,
+        pictures=pictures, reach=run_reach(cells, titles), proof_reach=proof_reach(all_cells), label=label,
+    )  # fmt: skip
 
 
 def _within(view: CellView, pair_title: str) -> CellView:
@@ -148,10 +167,10 @@ def _frame(run: Mapping[str, Any], cells: Sequence[CellResult], cards: Sequence[
     status = str(run.get("status") or FINISHED)
     return {
         "suite": str(name),
-        "headline": headline(cards),
+        "headline": headline(cards) if cards or not proof_cells(cells) else sentence(proof_cells(cells)),
         "pays": pays_headline(cards),
         "level": law_level(cells),
-        "n_events": sum(c.n_events for c in cells if c.kind in ("law", "horizon")),
+        "n_events": sum(c.n_events for c in cells if c.kind in ("law", "horizon")) + judged(cells),
         "n_cells": len(cells),
         "n_broken": sum(bool(c.error) for c in cells),
         "unfinished": {FINISHED: "", RUNNING: "still running"}.get(status, status),

@@ -89,12 +89,14 @@ FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "draft_step": ("Draft step over target step, c", wording.number),
     "rest_step": ("Rest of a round over target step, r", wording.number),
     "recompute_events": ("Events of a recomputing run", wording.number),
+    "events_to_detection": ("Events to detection by the e-process", wording.number),
     "acceptance": ("Verified events accepted", wording.percent),
     "accepted_per_drafted": ("Drafted events accepted", wording.percent),
     "acceptance_event": ("Events accepted", wording.percent),
     "acceptance_gap": ("Gaps accepted", wording.percent),
     "acceptance_type": ("Types accepted, given the gap", wording.percent),
     "tv_gap": ("TV of target and draft, gap", wording.percent),
+    "tv_type": ("TV of target and draft, type", wording.percent),
     "tv_event": ("TV of target and draft, event", wording.percent),
     "lambda_gap": ("Draft's share in the gaps, λ", wording.number),
     "lambda_type": ("Draft's share in the types, λ", wording.number),
@@ -213,7 +215,7 @@ def _reproduce(cell: CellResult, run: Mapping[str, Any]) -> tuple[Fact, ...]:
 
 def cell_view(cell: CellResult, pictures: Sequence[Picture], run: Mapping[str, Any], arrays_note: str = "") -> CellView:
     known = {wording.clause(v.sentence) for v in cell.verdicts}
-    notes = (cell.figures.get(k) for k in ("pays_sentence", "fit_sentence", "confirmation", "note", "source"))
+    notes = (cell.figures.get(k) for k in ("looks_like", "pays_sentence", "fit_sentence", "confirmation", "note", "source"))
     said = dict.fromkeys(wording.clause(n[:1].upper() + n[1:]) for n in notes if isinstance(n, str) and n)
     return CellView(
         id=cell.id,

@@ -9,6 +9,7 @@ from typing import Any
 from tppsd_bench.report import wording
 from tppsd_bench.report.glossary import LEAD_WORDS
 from tppsd_bench.results import Axis, CellResult, Evidence, Outcome
+from tppsd_bench.stats.missed import missed
 
 LAW_KINDS = ("law", "horizon")
 _SEVERITY = ("fail", "mechanism", "invalid", "broken", "inconclusive", "incomplete", "pass", "none")
@@ -184,13 +185,17 @@ def margin_words(found: tuple[CellResult, Evidence] | None) -> str:
 
 
 def hiding_sentence(cells: Sequence[CellResult]) -> str:
-    """What the pair's most sensitive law cell would still miss: ``KS up to 0.016, θ 0.033, λ 0.054``."""
-    law = [e for c in cells if c.kind in LAW_KINDS for e in c.evidence if e.min_detectable and not wording.stratum(e)]
+    """What the pair's most sensitive law cell would still miss: ``θ up to 0.045, KS 0.020, TV 0.026, λ 0.025``.
+
+    θ, λ and TV (of a departure that only rises or only falls) must be larger to be proven, the KS distance to be refused a pass.
+    """
+    reach = [m for c in cells if (m := missed(c)) is not None]
     parts: list[str] = []
-    for scale, name in (("KS", "KS"), ("theta", "θ"), ("lambda", "λ")):
-        sizes = [e.min_detectable for e in law if wording.unit(e) == scale and e.min_detectable]
+    for name, keys in (("θ", ("theta",)), ("KS", ("ks",)), ("TV", ("monotone",)), ("λ", ("lambda_gap", "lambda_type"))):
+        found = [s for m in reach for k in keys if (s := m.of(k)) is not None]
+        sizes = [x for s in found if (x := s.refused if s.key == "ks" else s.proven) is not None]
         if sizes:
-            parts.append(f"{name} {'' if parts else 'up to '}{wording.number(min(sizes), 2)}")
+            parts.append(f"{name}\N{NO-BREAK SPACE}{'' if parts else 'up to '}{wording.number(min(sizes), 2)}")
     return ", ".join(parts)
 
 

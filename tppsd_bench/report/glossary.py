@@ -17,7 +17,16 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "The cheap model that proposes events. The stress draft is a deliberately poor one: "
         "exactness may not depend on it, and faults show far sooner.",
     ),
+    (
+        "e-process",
+        "Bets against exactness, made before each event and settled after it, that start from a wealth of 1. On an exact sampler no "
+        "choice of bets gains on average, so a large wealth is proof, whenever one looks.",
+    ),
     ("ECDF band", "A range around 0 that holds the whole curve of an exact sampler in 95 of 100 runs."),
+    (
+        "events to detection",
+        "Events after which the e-process, a bet against exactness that may be watched all the time, has proven a fault.",
+    ),
     (
         "exact",
         "The sequences have the law of the target model: no test at this size tells them "
@@ -54,6 +63,7 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "conditional distribution. Under exactness the values are independent and uniform.",
     ),
     ("residual", "The law proportional to (p − q)₊, from which a rejected gap or type is redrawn."),
+    ("resolution", "Smallest dose of a fault from which on at least 95 % of the runs are caught."),
     (
         "speedup",
         "Time per committed event of a target-only baseline over that of the speculative "
@@ -66,7 +76,11 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "Means of the first four Legendre scores of the PIT: location, scale, skew and "
         "kurtosis of the departure from the target.",
     ),
-    ("TV", "Total variation distance between target and draft: the share of proposals that exact verification has to reject."),
+    (
+        "TV",
+        "Total variation distance. Between target and draft: the share of proposals that exact verification has to reject. Between "
+        "a sampler and its target: the largest difference that any event's probability can show.",
+    ),
     ("type", "The mark of an event, one of finitely many."),
 )
 

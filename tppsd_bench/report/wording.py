@@ -46,6 +46,7 @@ _FAMILIES = {
     "role_law": "role law",
     "cross_sequence": "between sequences",
     "first_events": "first events",
+    "e_process": "e-process",
     "count": "count at the horizon",
 }
 _LEGENDRE = {"1": "location", "2": "scale", "3": "skew", "4": "kurtosis"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tppsd_bench import budget
 from tppsd_bench.results import Axis, Evidence, Outcome, Verdict
+from tppsd_bench.runner import monitor
 from tppsd_bench.runner.plan import Levels
 from tppsd_bench.runner.rounds import REFERENCE, Arm, Rounds
 from tppsd_bench.runner.worker import describe
@@ -19,6 +20,7 @@ from tppsd_bench.stats.decide import (
     mechanism_verdict,
     validity_verdict,
 )
+from tppsd_bench.stats.eprocess import Wealth
 
 PRECONDITION_SEQUENCES = 8
 LEAST_EVENTS, LEAST_SEQUENCES = 2_000, 10
@@ -37,12 +39,27 @@ class Finding:
     note: str = ""
     error: str = ""
 
+    @property
+    def failed(self) -> bool:
+        """Whether law or mechanism were proven wrong, or the evidence was invalid."""
+        return any(v.outcome in (Outcome.FAIL, Outcome.INVALID) for v in self.verdicts)
 
-def examine(rounds: Rounds, levels: Levels) -> dict[str, Finding]:
-    """Preconditions, reference arm, every subject, confirmation, verdicts. A subject that raises breaks only itself."""
+    @property
+    def looks_like(self) -> str:
+        """The known faults that a failure resembles, in one sentence; empty where nothing failed."""
+        from tppsd_bench.stats.signatures import looks_like
+
+        return looks_like(self.evidence) if self.failed else ""
+
+
+def examine(rounds: Rounds, levels: Levels, *, known: Sequence[Evidence] | None = None) -> dict[str, Finding]:
+    """Preconditions, reference arm, every subject, confirmation, verdicts. A subject that raises breaks only itself.
+
+    ``known``: the preconditions of this target, where they have been checked before; they are not checked again.
+    """
     labels = list(rounds.subjects)
     errors: dict[str, str] = {}
-    validity = preconditions(rounds, labels, errors)
+    validity = preconditions(rounds, labels, errors) if known is None else list(known)
     if any(e.passed is False for e in validity):
         return {label: _invalid(validity, rounds, errors.get(label, "")) for label in labels}
     reference = _reference(rounds, levels)
@@ -53,13 +70,13 @@ def examine(rounds: Rounds, levels: Levels) -> dict[str, Finding]:
     k = rounds.design.max_rounds
     analytic: dict[str, Confirmation] = {}
     for label in labels:
-        if label not in errors and rounds.arm(label, 1).scores is not None:
+        if label not in errors and rounds.arm(label, 1).scores is not None and not rounds.stopped(label):
             _guarded(
                 errors,
                 label,
                 lambda name: analytic.update({name: gandy_scott(lambda j: _q(rounds, name, Axis.LAW, j), levels.analytic, k)}),
             )
-    healthy = [label for label in labels if label not in errors]
+    healthy = [label for label in labels if label not in errors and not rounds.stopped(label)]
     permutation = _permutation(rounds, levels, healthy, [name for name, c in analytic.items() if c.outcome is Outcome.FAIL])
     return {
         label: _broken(errors[label]) if label in errors
@@ -172,7 +189,11 @@ def _finding(
     analytic: Confirmation | None,
     permutation: TwoSample | None,
 ) -> Finding:
-    families: dict[str, Confirmation] = {}
+    wealth, base = rounds.wealth(label), rounds.last(REFERENCE) if rounds.reference is not None else None
+    bets = [] if wealth is None else monitor.evidence(wealth, levels.eprocess)
+    if wealth is not None and rounds.stopped(label):
+        return _stopped(rounds, levels, label, wealth, (*validity, *bets), reference, base)
+    families = monitor.families(wealth, levels.eprocess)
     if analytic is not None:
         families["analytic"] = analytic
     if permutation is not None and permutation.decision is not None:
@@ -181,8 +202,10 @@ def _finding(
     if any(e.axis is Axis.MECHANISM and e.p_value is not None for e in rounds.arm(label, 1).evidence):
         k = rounds.design.max_rounds
         mechanism = gandy_scott(lambda j: _q(rounds, label, Axis.MECHANISM, j), levels.mechanism, k)
+    mechanism = monitor.with_rule(mechanism, wealth, levels.eprocess)
     arm = rounds.last(label)
-    evidence = (*validity, *arm.evidence, *rounds.proofs(label), *(permutation.evidence if permutation is not None else ()))
+    two_sample = permutation.evidence if permutation is not None else ()
+    evidence = (*validity, *arm.evidence, *rounds.proofs(label), *two_sample, *bets)
     n = arm.run.events.n_events
     judged = validity_verdict(evidence, reference=reference, n=n)
     rule = rounds.subjects[label].sampler.declares.rule
@@ -191,8 +214,25 @@ def _finding(
         _if_large_enough(law_verdict(families, evidence, n=n, validity=judged), n, len(arm.run.events)),
         mechanism_verdict(mechanism, _of_the_rule(evidence), rule=rule, n=n, not_possible=arm.not_possible),
     )
-    base = rounds.last(REFERENCE) if rounds.reference is not None else None
     return Finding(verdicts, evidence, arm, base, arm.not_possible, rounds.notes.get(label, ""))
+
+
+def _stopped(
+    rounds: Rounds, levels: Levels, label: str, wealth: Wealth, before: tuple[Evidence, ...], reference: Confirmation | None,
+    base: Arm | None,
+) -> Finding:  # fmt: skip
+    """What the e-process ended: it alone decides, the battery on what was drawn is there to be read."""
+    arm = rounds.arm(label, 1)
+    evidence = (*before, *monitor.shown(arm.evidence))
+    judged = validity_verdict(evidence, reference=reference, n=arm.run.events.n_events)
+    rule = rounds.subjects[label].sampler.declares.rule
+    law, mechanism = monitor.stopped_verdicts(wealth, levels.eprocess, evidence, judged, rule, arm.not_possible)
+    drawn, planned = len(arm.run.events), rounds.design.n_sequences
+    note = (
+        f"The e-process ended this cell at {drawn} of {planned} sequences; the other tests saw what was drawn, a number that the data "
+        "chose, and are shown without deciding."
+    )
+    return Finding((judged, law, mechanism), evidence, arm, base, arm.not_possible, note)
 
 
 def _if_large_enough(verdict: Verdict, n_events: int, n_sequences: int) -> Verdict:

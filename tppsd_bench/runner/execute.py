@@ -97,7 +97,7 @@ class _Execution:
                     )
 
     def _in_process(self, job: Job) -> None:
-        self._tell(f"{job.kind} {job.pair}")
+        self._tell(job.label)
         try:
             run_job(job, str(self.folder))
         except CellBroken as problem:
@@ -127,7 +127,7 @@ class _Execution:
                 except BrokenProcessPool:
                     return waiting, [job for job, _ in flying.values()]
                 flying[future] = waiting.pop(0), time.monotonic()
-            self._tell(", ".join(f"{j.kind} {j.pair}" for j, _ in flying.values()))
+            self._tell(", ".join(j.label for j, _ in flying.values()))
             finished, _ = wait(flying, timeout=1.0, return_when=FIRST_COMPLETED)
             dead = []
             for future in finished:

@@ -15,6 +15,7 @@ from tppsd_bench.measure.acceptance import acceptance_by_position
 from tppsd_bench.measure.promise import Alpha, alpha_by_quadrature
 from tppsd_bench.protocols import ConditionalTarget, SampleRun, Stop
 from tppsd_bench.results import Axis, CellResult, Evidence
+from tppsd_bench.runner import monitor
 from tppsd_bench.runner.efficiency import efficiency
 from tppsd_bench.runner.examine import Finding, examine
 from tppsd_bench.runner.plan import CellSpec, Job, law_sizes
@@ -62,6 +63,7 @@ def _design(job: Job) -> Design:
         stop, n, key, pilot_sequences=screen.n_sequences if job.kind == "law" else min(screen.n_sequences, n),
         pilot_length=screen.length, n_permutations=law.n_permutations, max_rounds=law.max_rounds,
         round_seconds=job.round_seconds, batch_size=law.batch_size, device=job.device,
+        watch_level=job.levels.eprocess if law.sequential else None,
     )  # fmt: skip
 
 
@@ -88,10 +90,22 @@ def _output(job: Job, cell: CellSpec, pair: Any, rounds: Rounds, finding: Findin
         base, n_sequences=len(run.events), n_events=run.events.n_events, verdicts=verdicts,
         evidence=(*finding.evidence, screen),
         counts=dataclasses.asdict(run.counts), reference_counts=dataclasses.asdict(reference.run.counts) if reference else {},
-        figures=_figures(run, reference, finding) | _promised(run, cell.k, alpha, rounds.design.stop.n_events),
+        figures=_figures(run, reference, finding)
+        | _promised(run, cell.k, alpha, rounds.design.stop.n_events)
+        | {"design": _first_look(job, rounds, label)}
+        | monitor.figures(rounds.wealth(label), job.levels.eprocess),
     )  # fmt: skip
     arrays = cell_arrays(finding.arm, reference, rounds.rng(label, "display", 1), rounds.forecast(label).m)
+    arrays |= monitor.arrays(rounds.wealth(label), job.levels.eprocess)
     return dataclasses.replace(filled, arrays=tuple(arrays)), arrays
+
+
+def _first_look(job: Job, rounds: Rounds, label: str) -> dict[str, float]:
+    """What was fixed before the data and says what this cell could miss (``stats.missed``)."""
+    forecast, stop = rounds.forecast(label), rounds.design.stop
+    n = forecast.m if stop.n_events is None else rounds.design.n_sequences * stop.n_events
+    fixed = {"tests": forecast.law_tests, "level": job.levels.analytic, "rounds": rounds.design.max_rounds}
+    return fixed | {"n_types": rounds.target.n_types, "n_events": n or 0}
 
 
 def _alpha(rounds: Rounds, label: str, reference: Arm | None) -> Alpha | None:
@@ -150,6 +164,8 @@ def _figures(run: SampleRun, reference: Arm | None, finding: Finding) -> dict[st
             out[f"lambda_{e.name.rpartition('.')[2]}"] = estimate(e.effect, *e.interval)
     if reference is not None and reference.run.counts.committed:
         out["reference_forwards_per_event"] = reference.run.counts.target_row_forwards / reference.run.counts.committed
+    if finding.looks_like:
+        out["looks_like"] = finding.looks_like
     if finding.note:
         out["confirmation"] = finding.note
     return out

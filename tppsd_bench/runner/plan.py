@@ -16,6 +16,7 @@ from typing import Any
 from tppsd_bench import budget
 from tppsd_bench.errors import InputError
 from tppsd_bench.suite import Sections, Suite, nearest
+from tppsd_bench.suite_power import Dose, Null, Power, Transformer
 
 TYPICAL_TESTS = 200
 """About the size M of a cell's analytic family: what is detectable hardly depends on it; the exact M is the design's."""
@@ -42,6 +43,8 @@ class Levels:
     """Of one job: its cells are permuted jointly."""
     mechanism: float
     """Of one law or horizon cell."""
+    eprocess: float = budget.EPROCESS_LEVEL
+    """Of one law or horizon cell, for law and mechanism together."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,18 @@ class Job:
     """Predicted seconds, for the order of jobs and the estimate shown."""
     round_seconds: float | None = None
     """Seconds a confirmation round may take; None: as long as it takes."""
+    table: Power | Transformer | Dose | Null | None = None
+    """The suite's table for cells of the proof that it works."""
 
     @property
     def alone(self) -> bool:
         """Timing cells run with nothing else on the machine."""
         return self.kind == "speed"
+
+    @property
+    def label(self) -> str:
+        """What it is called while it runs."""
+        return f"{self.kind} {self.pair}" if self.table is None or len(self.cells) != 1 else self.cells[0].id
 
     def without(self, done: Collection[str]) -> Job:
         """The same job for the cells that are not done yet; finished cells are never written again."""
@@ -97,6 +107,8 @@ class Plan:
     def digest(self) -> str:
         """Two plans with the same digest produce the same cells."""
         what = [self.suite.model_dump(mode="json"), self.seed, [(j.source, j.device, j.length, j.horizon) for j in self.jobs]]
+        if self.suite.proof:  # "all" means the zoo as it is now
+            what.append([cell.id for cell in self.cells])
         return hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
@@ -110,7 +122,7 @@ def make_plan(
 ) -> Plan:
     """The jobs of a suite, in the order of the report. ``pairs`` (names or folders) replaces the suite's own list."""
     module = loader_module(suite.loader)
-    wanted = [_resolve(p, module) for p in (pairs or suite.pairs)]
+    wanted = [_resolve(p, module) for p in (pairs or suite.pairs)] if suite.pairs else []
     labels = [label for label, _ in wanted]
     if len(set(labels)) < len(labels):
         raise InputError(
@@ -123,6 +135,10 @@ def make_plan(
     for label, source in wanted:
         base = _job(label, source, sections[label], _card(module, source), suite, chosen, device, levels)
         jobs.extend(_jobs_of_pair(replace(base, round_seconds=round_seconds)))
+    if suite.proof:
+        from tppsd_bench.runner.power_plan import proof_jobs
+
+        jobs.extend(proof_jobs(suite, chosen, device, lambda pair: _resolve(pair, module), pairs, round_seconds))
     return Plan(suite, chosen, device, tuple(jobs), round_seconds)
 
 
@@ -146,17 +162,20 @@ def law_sizes(job: Job) -> tuple[int, int]:
 def detectable(plan: Plan) -> str:
     """One sentence for people, before the run: what its size lets it see."""
     sized = [(j, law_sizes(j)[1]) for j in plan.jobs if j.kind == "law"]
+    if plan.suite.proof and not sized:
+        from tppsd_bench.runner.power_plan import said
+
+        return said(plan)
     if not sized:
         return "This run has no law cells, so it cannot say whether a sampler is exact."
     small, large = min(n for _, n in sized), max(n for _, n in sized)
     events = f"{small:,}" if small == large else f"{small:,} to {large:,}"
     level = sized[0][0].levels.analytic
     n_cells = sum(len(j.cells) for j, _ in sized)
-    ks = _span([min_detectable_ks(n, level) for n in (large, small)])
-    theta = _span([min_detectable_theta(n, level) for n in (large, small)])
+    ks, theta = (_span([f(n) for n in (large, small)]) for f in (budget.delta_ks, lambda n: min_detectable_theta(n, level)))
     return (
-        f"{n_cells} law cells of {events} events each: with power .95 a cell finds a Kolmogorov distance of {ks} "
-        f"or a shift theta of {theta} from the target's law at run level {budget.RUN_LEVEL:.0e}; smaller faults may hide."
+        f"{n_cells} law cells of {events} events each: with power .95 a cell finds a shift theta of {theta} from the target's law "
+        f"at run level {budget.RUN_LEVEL:.0e}, and none passes with a Kolmogorov distance of {ks}; smaller faults may hide."
     )
 
 
@@ -165,22 +184,30 @@ def _span(effects: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def min_detectable_ks(n: int, level: float, tests: int = TYPICAL_TESTS) -> float:
-    """Kolmogorov distance that one look at ``n`` events finds with power .95: DKW band plus the error at the supremum."""
-    alpha = level / budget.CONFIRMATION_ROUNDS / tests
-    return budget.dkw_half_width(n, alpha) + NormalDist().inv_cdf(budget.DETECTION_POWER) * 0.5 / math.sqrt(n)
-
-
 def min_detectable_theta(n: int, level: float, tests: int = TYPICAL_TESTS) -> float:
-    """Legendre effect that one look at ``n`` events finds with power .95 (normal test of a mean of unit variance)."""
-    z = NormalDist().inv_cdf
-    return (z(1 - level / budget.CONFIRMATION_ROUNDS / tests / 2) + z(budget.DETECTION_POWER)) / math.sqrt(n)
+    """Shift theta that one look at ``n`` events finds with power .95: Neyman's ``min_effect`` without scipy, to 1 %.
+
+    The critical value x of chi2(4) solves exp(-x/2) (1 + x/2) = alpha; the root of a noncentral chi-square is close to normal
+    with mean sqrt(df - 1/2 + noncentrality) and standard deviation 1. For listings, which may not wait for scipy; the exact
+    numbers are ``stats.planning``'s.
+    """
+    log_alpha = math.log(level / budget.CONFIRMATION_ROUNDS / tests)
+    x = -2.0 * log_alpha
+    for _ in range(50):
+        x = 2.0 * (math.log1p(x / 2.0) - log_alpha)
+    root = math.sqrt(x) + NormalDist().inv_cdf(budget.DETECTION_POWER)
+    return math.sqrt((root * root - 3.5) / n)
 
 
 def scale_events(suite: Suite, n_events: int) -> Suite:
     """Every law cell at ``n_events`` events, whatever the suite or a pair's own table says."""
     pair = {name: own.model_copy(update={"law": {**own.law, "n_events": n_events}}) for name, own in suite.pair.items()}
-    return suite.model_copy(update={"law": suite.law.model_copy(update={"n_events": n_events}), "pair": pair})
+    scaled = suite.model_copy(update={"law": suite.law.model_copy(update={"n_events": n_events}), "pair": pair})
+    if suite.proof:
+        from tppsd_bench.runner.power_plan import with_events
+
+        return with_events(scaled, n_events)
+    return scaled
 
 
 def scale_to_budget(suite: Suite, seconds: float) -> Suite:
@@ -189,6 +216,10 @@ def scale_to_budget(suite: Suite, seconds: float) -> Suite:
     A budget above the nominal time goes to the law cells, one below shrinks law and timing alike.
     """
     nominal = suite.nominal
+    if suite.proof and not suite.pairs:
+        from tppsd_bench.runner.power_plan import scale_proof
+
+        return scale_proof(suite, seconds)
     speed = nominal.speed if suite.speed.enabled else 0.0
     left = seconds - nominal.report
     if left < 0.1 * (nominal.law + speed):
@@ -244,7 +275,10 @@ def _levels(sections: Sequence[Sections]) -> Levels:
     horizon = sum(len(s.horizon.drafts) for s in sections if s.horizon.enabled)
     jobs = sum(s.law.enabled + s.horizon.enabled for s in sections)
     cells, jobs = max(law + horizon, 1), max(jobs, 1)
-    return Levels(budget.LAW_ANALYTIC_LEVEL / cells, budget.PERMUTATION_LEVEL / jobs, budget.MECHANISM_LEVEL / cells)
+    return Levels(
+        budget.LAW_ANALYTIC_LEVEL / cells, budget.PERMUTATION_LEVEL / jobs, budget.MECHANISM_LEVEL / cells,
+        budget.EPROCESS_LEVEL / cells,
+    )  # fmt: skip
 
 
 def _job(

@@ -15,7 +15,7 @@ import click
 from tppsd_bench import resources, store
 from tppsd_bench.errors import Exit, InputError
 from tppsd_bench.results import CellResult, to_json
-from tppsd_bench.runner import plan, summary
+from tppsd_bench.runner import plan, power_plan, power_summary, summary
 
 RUNS = Path("reports") / "runs"
 
@@ -75,7 +75,7 @@ def show_result(folder: Path, cells: Sequence[CellResult], *, as_json: bool) -> 
         return int(code)
     for pair in pairs:
         click.echo(f"\n{pair.sentence}")
-    click.echo(f"\n{_closing_line(code)}")
+    click.echo(f"\n{_closing_line(code, cells)}")
     report = folder / "report.html"
     click.echo(f"Report: {report}" if report.is_file() else f"Results: {folder}")
     if code is Exit.BROKEN:
@@ -83,7 +83,9 @@ def show_result(folder: Path, cells: Sequence[CellResult], *, as_json: bool) -> 
     return int(code)
 
 
-def _closing_line(code: Exit) -> str:
+def _closing_line(code: Exit, cells: Sequence[CellResult]) -> str:
+    if cells and all(c.kind in power_summary.KINDS for c in cells):
+        return power_summary.closing_line(code)
     return {
         Exit.PASS: "PASS: every sampler draws from its target's law as far as this run can tell.",
         Exit.FAIL: "FAIL: at least one sampler does not draw from its target's law, or not by the rule it declares.",
@@ -137,7 +139,7 @@ def _suite(name: str, settings: Sequence[str], as_json: bool) -> str:
         return as_text({"suite": suite.model_dump(mode="json"), "cells": planned.cells})
     lines = [f"{suite.name}: {suite.title}", suite.description.strip(), plan.detectable(planned), ""]
     for job in planned.jobs:
-        size = f"{plan.law_sizes(job)[1]:,} events, sequences of {job.length}" if job.kind == "law" else ""
+        size = f"{plan.law_sizes(job)[1]:,} events, sequences of {job.length}" if job.kind == "law" else power_plan.size(job)
         lines += [f"  {cell.id:<40} {size}" for cell in job.cells]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -159,7 +161,7 @@ def _tree(value: Any, indent: str = "") -> str:
 
 def certify_factory(
     dotted: str, access: Any, events: int | None, seconds: float | None, length: int | None, horizon: float | None, seed: int,
-    timeout: float, out: Path | None, *, as_json: bool, quiet: bool,
+    timeout: float, out: Path | None, *, as_json: bool, quiet: bool, sequential: bool = False,
 ) -> int:  # fmt: skip
     """Certify what the user's factory returns, in a process of its own; show the certificate; gives the exit code."""
     from tppsd_bench.certificate import Certificate, needs
@@ -169,7 +171,7 @@ def certify_factory(
     if ":" not in dotted:
         raise InputError(f"--sampler {dotted!r} is not MODULE:FACTORY, e.g. mypackage.mymodule:make_sampler.")
     stop = Stop(horizon=horizon) if horizon is not None else Stop(n_events=length) if length is not None else None
-    with trial(Order(dotted, access, events, seconds, stop, seed, timeout)) as running:
+    with trial(Order(dotted, access, events, seconds, stop, seed, timeout, sequential)) as running:
         n = running.size()
         if not (quiet or as_json):
             click.echo(needs(n))
@@ -183,7 +185,8 @@ def certify_factory(
     else:
         lines = [f"  {v.axis.value:<10} {v.outcome.value:<14} {v.sentence}" for v in certificate.verdicts]
         missing = [f"  not possible: {m}" for m in certificate.cell.not_possible]
-        click.echo("\n".join([certificate.sentence, *lines, *missing]))
+        guess = [f"  {certificate.looks_like}"] * bool(certificate.looks_like)
+        click.echo("\n".join([certificate.sentence, *lines, *guess, *missing]))
     return int(certificate.exit_code)
 
 

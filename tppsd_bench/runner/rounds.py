@@ -5,6 +5,7 @@ The reference arm and every sampler under test have streams of their own. Round 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,12 +31,16 @@ from tppsd_bench.results import Axis, Evidence
 from tppsd_bench.runner import tolerance
 from tppsd_bench.runner.answers import ask, ask_reference, fresh_seeds
 from tppsd_bench.runner.forecast import Expected, Forecast, expected_strata, policy_k
+from tppsd_bench.runner.sequential import CHUNK, Watched, follow, watch
+from tppsd_bench.stats.eprocess import Wealth
 from tppsd_bench.stats.scored import scored
 from tppsd_bench.streams import StreamKey
 
 Access = Literal["black", "grey", "white"]
 REFERENCE = "reference"
 PROMISE_SEQUENCES = 8
+PATIENCE = 4.0
+"""A sequential round goes on to this many times the events of the first proof, for the bets on the law alone to suffice."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ class Design:
     call_seconds: float | None = None
     """A call of a sampler that takes longer counts as hanging; None: as long as it takes."""
     device: str = "cpu"
+    watch_level: float | None = None
+    """Sequential: the main round of a sampler under test ends once its e-process reaches 1 / this level. None: it does not end early."""
 
     @property
     def pilot_stop(self) -> Stop:
@@ -99,13 +106,16 @@ class Rounds:
     """What a sampler under test raised, or what was wrong with its answer."""
     _arms: dict[tuple[str, int], Arm] = field(default_factory=dict)
     _pilots: dict[str, SampleRun] = field(default_factory=dict)
+    _wealth: dict[str, Wealth] = field(default_factory=dict)
+    _stopped: set[str] = field(default_factory=set)
     _forecasts: dict[str, Forecast] = field(default_factory=dict)
     _tolerances: dict[str, tolerance.Tolerance] = field(default_factory=dict)
 
     def arm(self, label: str, j: int) -> Arm:
         if (label, j) not in self._arms:
             started = time.perf_counter()
-            run = self._draw(label, self._size(label, j), self.design.stop, "law", j)
+            watched = self._watch(label) if j == 1 and self._sequential(label) else None
+            run = self._draw(label, self._size(label, j), self.design.stop, "law", j) if watched is None else watched.run
             laws = self._laws(label, run)
             scores = None if self.design.access == "black" else self._scores(run, laws)
             invalid = self._invalid(label, j, run, scores)
@@ -113,8 +123,45 @@ class Rounds:
                 scores, evidence, missing = None, invalid, ["every test: the evidence is invalid"]
             else:
                 evidence, missing = self._tests(label, j, run, scores, laws)
+                if j == 1 and label != REFERENCE and scores is not None:
+                    self._wealth[label] = self._follow(label, run, scores, laws) if watched is None else watched.wealth
+                if watched is not None and watched.detected_at is not None:
+                    self._stopped.add(label)
             self._arms[label, j] = Arm(run, scores, tuple(evidence), tuple(missing), time.perf_counter() - started)
         return self._arms[label, j]
+
+    def wealth(self, label: str) -> Wealth | None:
+        """The e-process over the sequences of the main round, in index order; None where they could not be scored."""
+        self.arm(label, 1)
+        return self._wealth.get(label)
+
+    def stopped(self, label: str) -> bool:
+        """Whether the e-process ended the main round before its planned size: nothing but the e-process decides then."""
+        self.arm(label, 1)
+        return label in self._stopped
+
+    def _sequential(self, label: str) -> bool:
+        return self.design.watch_level is not None and label != REFERENCE and self.design.access != "black"
+
+    def _watch(self, label: str) -> Watched:
+        d, subject = self.design, self.subjects[label]
+        assert d.watch_level is not None
+        white = d.access == "white"
+        try:
+            return watch(
+                subject.sampler, self.target, subject.draft if white else None, d.stop, self._key(label, "law", 1),
+                max_events=sys.maxsize, max_sequences=d.n_sequences, alpha=d.watch_level, patience=PATIENCE,
+                tol=self.tolerance(label).log_density, want_trace=white, device=d.device, call_seconds=d.call_seconds,
+            )  # fmt: skip
+        except Exception as problem:
+            self.problems[label] = problem
+            raise
+
+    def _follow(self, label: str, run: SampleRun, scores: Scores, laws: Conditional | None) -> Wealth:
+        subject, white = self.subjects[label], self.design.access == "white"
+        draft = subject.draft if white else None
+        rng, tol = self.rng(label, "eprocess", 1), self.tolerance(label).log_density
+        return follow(run, self.target, draft, subject.sampler.declares.rule, rng, tol=tol, scores=scores, laws=laws)
 
     def proofs(self, label: str) -> list[Evidence]:
         """Deterministic failures of rounds before the deciding one: fresh seeds do not take a proof back."""
@@ -224,7 +271,7 @@ class Rounds:
             run.events, scores, rng,
             position=trace.event_position if trace is not None and has_positions else None,
             k_round=trace.event_k if trace is not None and has_positions else None,
-            batch_row=self._batch_row(run.events),
+            batch_row=self._batch_row(run.events, cut=j == 1 and self._sequential(label)),
             expected={s: {v: growth * x for v, x in sizes.items()} for s, sizes in forecast.expected.items()},
             strata=forecast.strata, m=None if forecast.m is None else int(growth * forecast.m),
             crossing_position=trace.crossing_position if trace is not None else None,
@@ -235,9 +282,10 @@ class Rounds:
         more, missing = self._whitebox(label, run, rng, laws)
         return evidence + more + (self._promises(label) if j == 1 else []), missing
 
-    def _batch_row(self, batch: EventBatch) -> NDArray[np.int64] | None:
-        """(n,) row of each sequence in its batch; None where batches are not known."""
-        return np.arange(len(batch)) % self.design.batch_size if self.design.batch_size else None
+    def _batch_row(self, batch: EventBatch, *, cut: bool = False) -> NDArray[np.int64] | None:
+        """(n,) row of each sequence in its batch; None where batches are not known. ``cut``: it was asked for in chunks."""
+        index = np.arange(len(batch))
+        return (index % CHUNK if cut else index) % self.design.batch_size if self.design.batch_size else None
 
     def forecast(self, label: str) -> Forecast:
         """Everything that must be fixed before the main round, from the pilot."""
@@ -297,13 +345,18 @@ class Rounds:
         return list(found.evidence), list(found.not_possible)
 
     def _promises(self, label: str) -> list[Evidence]:
-        """Reproducibility and batch independence, where the sampler declares them: the pilot's first sequences once more."""
+        """Reproducibility and batch independence, where the sampler declares them: some of the pilot's sequences once more.
+
+        Its last but one and those before, for in the smaller request they must stand in other rows of their batch: a leak between
+        rows moves with its row.
+        """
         from tppsd_bench.stats.whitebox.reproducible import reproducible
 
         d = self.design
         n = min(PROMISE_SEQUENCES, d.pilot_sequences)
-        request = SampleRequest(n, d.pilot_stop, self._key(label, "screen", 1), device=d.device)
-        whole = self.pilot(label).events.select(slice(0, n)) if d.pilot_sequences > n else None
+        at = max(0, d.pilot_sequences - n - 1)
+        request = SampleRequest(n, d.pilot_stop, self._key(label, "screen", 1), first_sequence=at, device=d.device)
+        whole = self.pilot(label).events.select(slice(at, at + n)) if d.pilot_sequences > n else None
         return reproducible(self.subjects[label].sampler, request, rtol=self.tolerance(label).batch_rtol, whole=whole)
 
 

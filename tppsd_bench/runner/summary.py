@@ -8,6 +8,7 @@ from typing import Any
 
 from tppsd_bench.errors import Exit
 from tppsd_bench.results import Axis, CellResult, Evidence, Outcome
+from tppsd_bench.runner import power_summary
 
 JUDGED = (Axis.VALIDITY, Axis.LAW, Axis.MECHANISM)
 """Axes that decide the exit code; efficiency and speed are answers, not conditions."""
@@ -25,11 +26,18 @@ class PairSummary:
 
 
 def summarise(cells: Iterable[CellResult]) -> list[PairSummary]:
-    """One summary a pair, in order of appearance."""
+    """One summary a pair, in order of appearance; the cells by which the suite proves itself add up to one more."""
+    every = list(cells)
     by_pair: dict[str, list[CellResult]] = {}
-    for cell in cells:
-        by_pair.setdefault(cell.pair, []).append(cell)
-    return [summarise_pair(pair, found) for pair, found in by_pair.items()]
+    for cell in every:
+        if cell.kind not in power_summary.KINDS:
+            by_pair.setdefault(cell.pair, []).append(cell)
+    pairs = [summarise_pair(pair, found) for pair, found in by_pair.items()]
+    proof = power_summary.of_the_proof(every)
+    if proof:
+        said = power_summary.sentence(proof)
+        pairs.append(PairSummary(power_summary.NAME, _worst(proof), sum(bool(c.error) for c in proof), said))
+    return pairs
 
 
 def exit_code(cells: Sequence[CellResult]) -> Exit:
@@ -46,9 +54,7 @@ def exit_code(cells: Sequence[CellResult]) -> Exit:
 
 def summarise_pair(pair: str, cells: Sequence[CellResult]) -> PairSummary:
     """Exact or not, how sure, what could still hide, how fast, does it pay."""
-    outcomes = {v.outcome for c in cells for v in c.verdicts if v.axis in JUDGED}
-    order = (Outcome.INVALID, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
-    outcome = next((o for o in order if o in outcomes), Outcome.NOT_APPLICABLE)
+    outcome = _worst(cells)
     broken = [c for c in cells if c.error]
     parts = [
         _exactness(outcome, [c for c in cells if c.kind in ("law", "horizon") and not c.error]),
@@ -58,6 +64,12 @@ def summarise_pair(pair: str, cells: Sequence[CellResult]) -> PairSummary:
     if broken:
         parts.append(f"{len(broken)} of {len(cells)} cells broke ({broken[0].id}: {broken[0].error})")
     return PairSummary(pair, outcome, len(broken), f"{pair}: " + "; ".join(p for p in parts if p) + ".")
+
+
+def _worst(cells: Sequence[CellResult]) -> Outcome:
+    outcomes = {v.outcome for c in cells for v in c.verdicts if v.axis in JUDGED}
+    order = (Outcome.INVALID, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
+    return next((o for o in order if o in outcomes), Outcome.NOT_APPLICABLE)
 
 
 def _exactness(outcome: Outcome, cells: Sequence[CellResult]) -> str:

@@ -34,6 +34,7 @@ class Order:
     stop: Stop | None
     seed: int
     timeout: float
+    sequential: bool = False
 
 
 class Trial:
@@ -128,7 +129,7 @@ class _Served:
         order = self._order
         return certify(
             sampler, target, n_events=n_events, access=order.access, draft=draft, reference=reference, seed=order.seed,  # type: ignore[arg-type]
-            stop=order.stop, timeout=order.timeout, name=getattr(sampler, "title", ""),
+            stop=order.stop, timeout=order.timeout, name=getattr(sampler, "title", ""), sequential=order.sequential,
         ).cell  # fmt: skip
 
     def _load(self) -> tuple[Any, Any, Any, Any]:

@@ -26,6 +26,10 @@ RUNNERS = {
     "horizon": "tppsd_bench.runner.law_cell:run_law_job",
     "fit": "tppsd_bench.runner.fit_cell:run_fit_job",
     "speed": "tppsd_bench.runner.speed_cell:run_speed_job",
+    "power": "tppsd_bench.runner.power_cell:run_power_job",
+    "transformer": "tppsd_bench.runner.power_cell:run_transformer_job",
+    "dose": "tppsd_bench.runner.power_dose:run_dose_job",
+    "null": "tppsd_bench.runner.power_null:run_null_job",
 }
 """Kind of cell -> the function (job, pair) -> [(CellResult, arrays)] that fills it; resolved when needed."""
 
@@ -64,7 +68,7 @@ def run_job(job: Job, folder: str) -> float:
 
 def _run_job(job: Job, folder: str) -> float:
     started = time.perf_counter()
-    with time_limit(job.timeout, f"Job {job.kind} of pair {job.pair!r}"), one_thread():
+    with time_limit(job.timeout, f"Job {job.label}" if job.table else f"Job {job.kind} of pair {job.pair!r}"), one_thread():
         pair = _load(job.loader, job.source, job.device)
         _pin_torch()
         run: Callable[[Job, Any], list[Any]] = resolve(RUNNERS[job.kind])

@@ -38,6 +38,8 @@ class Confirmation:
     """One per round that was run, each on fresh seeds."""
     thresholds: tuple[tuple[float, float], ...]
     """(fail at or below, pass above) per round."""
+    anytime: bool = False
+    """Whether it was decided by an e-process, which may be looked at whenever one likes."""
 
     @property
     def rounds(self) -> int:
@@ -177,7 +179,14 @@ def law_verdict(
         )
         return Verdict(Axis.LAW, Outcome.FAIL, sentence, 0.0, level or None, rounds, n)
     if failed:
-        name, worst = min(failed.items(), key=lambda item: item[1].q_value)
+        # tests of a fixed size say more about where than a monitor that stopped as soon as it could
+        name, worst = min(failed.items(), key=lambda item: (item[0] == "e-process", item[1].q_value))
+        if name == "e-process":
+            sentence = (
+                f"The sampler does not draw from the target's law: {_bets_said(mine, 'e_process', worst)} "
+                f"{_where(mine)}Exact samplers fail so in at most {level:.0e} of runs."
+            )
+            return Verdict(Axis.LAW, Outcome.FAIL, sentence, worst.q_value, level, worst.rounds, n)
         sentence = (
             f"The sampler does not draw from the target's law: the {name} family gives q = {worst.q_value:.1e} in round "
             f"{worst.rounds}{_worst_said(mine)}. {_where(mine)}Exact samplers fail so in at most {level:.0e} of runs."
@@ -210,6 +219,12 @@ def mechanism_verdict(
         sentence = f"The sampler does not follow {rule}: {_said(proofs[0])}{_more(proofs)}."
         return Verdict(Axis.MECHANISM, Outcome.FAIL, sentence, 0.0, None, confirmation.rounds if confirmation else 1, n)
     if confirmation is not None and confirmation.outcome is Outcome.FAIL:
+        if confirmation.anytime:
+            sentence = (
+                f"The sampler does not follow {rule}: {_bets_said(mine, 'e_process.rule', confirmation)} "
+                f"Correct ones fail so in at most {confirmation.level:.0e} of runs."
+            )
+            return Verdict(Axis.MECHANISM, Outcome.FAIL, sentence, confirmation.q_value, confirmation.level, 1, n)
         sentence = (
             f"The sampler does not follow {rule}: q = {confirmation.q_value:.1e} in round {confirmation.rounds}"
             f"{_worst_said(mine)}. Correct ones fail so in at most {confirmation.level:.0e} of runs."
@@ -230,7 +245,7 @@ def eprocess_confirmation(log_e: float, alpha: float = budget.EPROCESS_LEVEL) ->
     """An e-process as a family of its own: FAIL iff its running maximum E >= 1/alpha (Ville); q = min(1, 1/E)."""
     q = math.exp(-max(log_e, 0.0))
     outcome = Outcome.FAIL if log_e >= -math.log(alpha) else Outcome.PASS
-    return Confirmation(outcome, alpha, (q,), ((alpha, alpha),))
+    return Confirmation(outcome, alpha, (q,), ((alpha, alpha),), anytime=True)
 
 
 def _inconclusive(open_effects: Sequence[Evidence], q: float | None, level: float, rounds: int, n: int) -> Verdict:
@@ -241,6 +256,13 @@ def _inconclusive(open_effects: Sequence[Evidence], q: float | None, level: floa
         f"its margin {worst.margin:.4f}{_more(open_effects)}; about {needs:,} events are needed."
     )
     return Verdict(Axis.LAW, Outcome.INCONCLUSIVE, sentence, q, level, rounds, n, needs)
+
+
+def _bets_said(evidence: Sequence[Evidence], name: str, decided: Confirmation) -> str:
+    """What the e-process's own evidence says of how it came about, without the list of bets."""
+    detail = next((e.detail for e in evidence if e.name == name and e.detail), "")
+    said = detail.partition(" Best bets")[0] or f"the e-process reached q = {decided.q_value:.1e}."
+    return said[:1].lower() + said[1:]
 
 
 def _where(evidence: Sequence[Evidence]) -> str:

@@ -25,6 +25,8 @@ Signature = Mapping[str, float]
 CLEAR, CERTAIN = 1e-4, 1e-20
 SILENT = 0.05
 """Mean strength below which a feature is left out of a signature."""
+SHOWN, SIMILAR = 3, 0.15
+"""How many suspects people are shown, and how similar they must be at least."""
 _SIGNED = (
     "draft_direction",
     "acceptance_identity",
@@ -120,6 +122,15 @@ def rank(evidence: Iterable[Evidence], table: Mapping[str, Known] | None = None)
     weights = _weights(table)
     suspects = [Suspect(name, entry.what, _similarity(seen, entry.signature, weights)) for name, entry in table.items()]
     return sorted(suspects, key=lambda s: (-s.score, s.name))
+
+
+def looks_like(evidence: Iterable[Evidence]) -> str:
+    """One sentence for people: the most similar known faults, at most three; empty where none is similar."""
+    close = [s for s in rank(evidence)[:SHOWN] if s.score >= SIMILAR]
+    if not close:
+        return ""
+    named = "; ".join(f"{s.name} ({s.what.rstrip('.')}; similarity {s.score:.2f})" for s in close)
+    return f"Of the known faults this looks most like {named}."
 
 
 def _weights(table: Mapping[str, Known]) -> dict[str, float]:

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from tppsd_bench import budget
 from tppsd_bench.protocols import BoolArray, Conditional, FloatArray, IntArray
 from tppsd_bench.results import Axis, Evidence
-from tppsd_bench.stats.base import Z95, two_sided_normal
+from tppsd_bench.stats.base import POWER, Z95, two_sided_normal
 from tppsd_bench.stats.whitebox.contexts import Contexts
 from tppsd_bench.stats.whitebox.gap_integrals import P_S, Q_S, GapIntegrals, P, Q
-from tppsd_bench.stats.whitebox.uniformity import min_detectable_z
 from tppsd_bench.stats.whitebox.weights import clipped_score
 
 POSITIONS = ("all", "first", "inner", "bonus")
@@ -106,7 +106,7 @@ def _evidence(name: str, label: str, scores: _Scores, keep: BoolArray, alpha: fl
         effect=lam,
         effect_name="lambda (0 = target, 1 = draft)",
         interval=(lam - Z95 * error, lam + Z95 * error),
-        min_detectable=min_detectable_z(error, alpha),
+        min_detectable=smallest_lambda(error, alpha, inflation=max(0.0, float(m3.sum()) / sigma**2)),
         null="N(0,1), corrected for skewness",
         method="score test in the direction of the draft",
         where={} if label == "all" else {"position": label},
@@ -123,3 +123,17 @@ def skewed_sum_p(z: float, skew: float, excess: float, bound: float) -> float:
         w = z - skew * (z**2 - 1) / 6 - excess * (z**3 - 3 * z) / 24 + skew**2 * (4 * z**3 - 7 * z) / 36
         return two_sided_normal(w)
     return min(1.0, 2.0 * math.exp(-z * z / (2.0 + 2.0 * bound * abs(z) / 3.0)))
+
+
+def smallest_lambda(error: float, alpha: float, power: float = POWER, inflation: float = budget.SCORE_CLIP) -> float:
+    """The smallest lambda that ``draft_direction`` finds at level ``alpha`` with this power, however skewed its terms are.
+
+    Z has mean lambda / error and, as the draft's part scatters more, variance 1 + ``inflation`` lambda (inflation = sum m3 / sum m2,
+    at most the clip). Freedman's critical value z solves z^2 = L (2 + 2 bound z / 3), L = log(2 / alpha), with 1 / ``error`` for the
+    root of the information; lambda solves lambda / error = z + z_power sqrt(1 + inflation lambda). May exceed 1: then nothing is found.
+    """
+    log_level, z_power = math.log(2.0 / alpha), float(special.ndtri(power))
+    third = log_level * (budget.SCORE_CLIP + 1.0) * error / 3.0
+    z = third + math.sqrt(third * third + 2.0 * log_level)
+    half = z + z_power**2 * inflation * error / 2.0
+    return error * (half + math.sqrt(half * half - z * z + z_power**2))

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from tppsd_bench.protocols import ROLE_ACCEPTED, ROLE_RESIDUAL, Conditional, FloatArray, IntArray
+from tppsd_bench.stats.whitebox.bucket_integrals import integrate_gaps
 from tppsd_bench.stats.whitebox.contexts import Contexts
-from tppsd_bench.stats.whitebox.quadrature import integrate
 from tppsd_bench.stats.whitebox.weights import clipped_score, role_weight
 
 P, P_S, P_S2, P_S3, P_S4, Q, Q_S, ACCEPTED, RESIDUAL = range(9)
@@ -57,7 +57,7 @@ class GapIntegrals:
         events = np.unique(np.concatenate([self.direction, self.accepted, self.residual]))
         place = np.full(c.events.n_events, -1, dtype=np.int64)
         place[events] = np.arange(len(events))
-        below, whole = integrate(
+        below, whole = integrate_gaps(
             self.p, self.q, c.event_row[events], c.events.gaps[events], c.time_left[events], self._integrands, (P, Q)
         )
         return place, below, whole
