@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
+from reference_impls.heads.normal import ndtr, ndtri
 from reference_impls.heads.types import TypeLaw
 from tppsd_bench.protocols import FloatArray, IntArray
 

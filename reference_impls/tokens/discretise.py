@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from reference_impls.base import Law, Model, scores_from_conditionals
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
+from reference_impls.heads.normal import ndtr
 from reference_impls.heads.types import OneType, TypeLaw, TypesIndependent, TypesTempered
 from reference_impls.tokens.buckets import TimeBuckets
 from reference_impls.tokens.law import TokenLaw, pick
