@@ -39,6 +39,8 @@ _SIGNED = (
     "draft_law",
 )
 """Statistics whose effect has a direction; the sign of a tail's effect is taken against its neutral value 1."""
+_APART = ("screen.", "reference.", "blackbox.", "e_process")
+_SHOWN_ONLY = ("theta_", "ks", "anderson_darling", "ljung_box")
 _PLACES = {"position", "batch_row"}
 """Strata that say something about the sampler; those by history say it about the model."""
 
@@ -74,8 +76,11 @@ def features(evidence: Iterable[Evidence]) -> dict[str, float]:
 
 
 def _key(e: Evidence) -> str:
-    """Name of the feature; empty for what is for display or says where in the history, not where in the sampler."""
-    if e.name.startswith(("screen.", "reference.", "blackbox.")) or (e.display and e.passed is not False):
+    """Name of the feature; empty for what is for display or says where in the history, not where in the sampler.
+
+    By name, not by ``display``: in a run that stopped early nothing decides, and everything still tells.
+    """
+    if e.name.startswith(_APART) or e.name.rpartition(".")[2].startswith(_SHOWN_ONLY):
         return ""
     if not e.where:
         return e.name
@@ -144,7 +149,7 @@ def _weights(table: Mapping[str, Known]) -> dict[str, float]:
 
 def _similarity(seen: Signature, mine: Signature, weights: Mapping[str, float]) -> float:
     common, either = 0.0, 0.0
-    for key, a in seen.items():
+    for key, a in sorted(seen.items()):
         b, w = mine.get(key, 0.0), weights.get(key, 1.0)
         if a * b > 0:
             common += w * min(abs(a), abs(b))
