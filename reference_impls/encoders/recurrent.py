@@ -87,7 +87,8 @@ class LSTM(StepEncoder):
 
     def stepper(self) -> Step:
         d = self.d
-        order = torch.cat([torch.arange(2 * d), torch.arange(3 * d, 4 * d), torch.arange(2 * d, 3 * d)]).to(self.device)  # i f o g
+        i_f_o_g = [torch.arange(2 * d), torch.arange(3 * d, 4 * d), torch.arange(2 * d, 3 * d)]
+        order = torch.cat(i_f_o_g).to(self.device)
         halves = torch.ones(4 * d, device=self.device)
         halves[: 3 * d] = 0.5
         parts = []
