@@ -45,7 +45,9 @@ def suite(folder: Path, *pairs: str, more: str = "") -> str:
     return "mine.toml"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["list"], ["show", "smoke"], ["show", "toy-marked"], ["show", "power"], ["run", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["list"], ["show", "smoke"], ["show", "toy-marked"], ["show", "power"], ["run", "--help"]]
+)
 def test_light_commands_import_nothing_heavy_and_start_at_once(words: list[str], tmp_path: Path) -> None:
     code = (
         "import sys, time; from tppsd_bench.cli import main\n"
