@@ -200,7 +200,8 @@ def horizon(work: Work) -> None:
     bad = np.flatnonzero((work.end <= 0) | (last >= work.end))
     if len(bad):
         i = int(bad[0])
-        ratio = np.median(last[work.lengths > 0] / work.end[work.lengths > 0]) if work.lengths.any() else 0.0
+        known = (work.lengths > 0) & np.isfinite(work.end) & (work.end > 0) & np.isfinite(last)
+        ratio = np.median(last[known] / work.end[known]) if known.any() else 0.0
         hint = " Are the times in milliseconds and the horizon in seconds?" if 100 < ratio < 2000 else ""
         work.add(
             "error",
