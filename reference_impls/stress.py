@@ -36,7 +36,7 @@ class StressDraft:
     def n_types(self) -> int:
         return self.base.n_types
 
-    def _poor(self, law: Law) -> LogNormalMixture:
+    def _poor(self, law: Law) -> Law:
         if not isinstance(law, LogNormalMixture):
             raise TypeError(f"{self.base.name}: a stress draft is made of log-normal mixtures, not of {type(law).__name__}.")
         types = law.types
@@ -48,16 +48,16 @@ class StressDraft:
     def start(self, n: int, capacity: int) -> Any:
         return self.base.start(n, capacity)
 
-    def initial(self, n: int) -> LogNormalMixture:
+    def initial(self, n: int) -> Law:
         return self._poor(self.base.initial(n))
 
-    def extend(self, cache: Any, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
+    def extend(self, cache: Any, gaps: FloatArray, types: IntArray, counts: IntArray) -> Law:
         return self._poor(self.base.extend(cache, gaps, types, counts))
 
-    def law_after(self, gaps: FloatArray, types: IntArray, lengths: IntArray) -> LogNormalMixture:
+    def law_after(self, gaps: FloatArray, types: IntArray, lengths: IntArray) -> Law:
         return self._poor(self.base.law_after(gaps, types, lengths))
 
-    def conditionals(self, batch: EventBatch) -> LogNormalMixture:
+    def conditionals(self, batch: EventBatch) -> Law:
         return self._poor(self.base.conditionals(batch))
 
     def score(self, batch: EventBatch) -> Scores:

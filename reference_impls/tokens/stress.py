@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from reference_impls.base import Model, scores_from_conditionals
+from reference_impls.base import Law
 from reference_impls.heads.types import log_softmax
+from reference_impls.stress import StressDraft
 from reference_impls.tokens.law import FactorisedTokens, TokenLaw
-from tppsd_bench.events import EventBatch
-from tppsd_bench.protocols import FloatArray, IntArray, Scores
+from tppsd_bench.protocols import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +39,10 @@ class PoorTypes:
         return log_softmax(self.base.log_types(bucket) / self.temperature + self.tilt)
 
 
-@dataclass(frozen=True)
-class TokenStress:
-    """Wraps a token model; arguments as of ``stress.StressDraft``. Factorised, whatever the base is. Implements ``base.Model``."""
+class TokenStress(StressDraft):
+    """The same wrapper around a token model. Factorised, whatever the base is."""
 
-    base: Model
-    shift: float = 0.5
-    widen: float = 1.3
-    temperature: float = 2.0
-    tilt: float = 0.8
-
-    @property
-    def name(self) -> str:
-        return f"{self.base.name}-stress"
-
-    @property
-    def n_types(self) -> int:
-        return self.base.n_types
-
-    def _poor(self, law: Any) -> FactorisedTokens:
+    def _poor(self, law: Law) -> FactorisedTokens:
         """log q_b = log p_b / widen + 2 shift (2 F_b - 1), normalised, F_b the law's CDF in the middle of bucket b: TV about shift / 2."""
         if not isinstance(law, TokenLaw):
             raise TypeError(f"{self.base.name}: the stress draft of a token model cannot be made of {type(law).__name__}.")
@@ -68,23 +52,3 @@ class TokenStress:
         logits = np.maximum(log_p, -1e3) / self.widen + 2.0 * self.shift * (2.0 * middle - 1.0)
         tilt = self.tilt * np.cos(np.pi * np.arange(self.n_types))
         return FactorisedTokens(law.buckets, logits, PoorTypes(law, self.temperature, tilt))
-
-    def start(self, n: int, capacity: int) -> Any:
-        return self.base.start(n, capacity)
-
-    def initial(self, n: int) -> FactorisedTokens:
-        return self._poor(self.base.initial(n))
-
-    def extend(self, cache: Any, gaps: FloatArray, types: IntArray, counts: IntArray) -> FactorisedTokens:
-        return self._poor(self.base.extend(cache, gaps, types, counts))
-
-    def law_after(self, gaps: FloatArray, types: IntArray, lengths: IntArray) -> FactorisedTokens:
-        return self._poor(self.base.law_after(gaps, types, lengths))
-
-    def conditionals(self, batch: EventBatch) -> FactorisedTokens:
-        return self._poor(self.base.conditionals(batch))
-
-    def score(self, batch: EventBatch) -> Scores:
-        if batch.horizon is not None:
-            batch = EventBatch(batch.gaps, batch.types, batch.lengths, batch.n_types)
-        return scores_from_conditionals(batch, self.conditionals(batch), None)

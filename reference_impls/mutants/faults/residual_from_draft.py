@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 from reference_impls.base import Law
-from reference_impls.heads.lognormal_mixture import sample_types
 from reference_impls.mutants.base import Mutant, remade
-from reference_impls.samplers.round import Draft, LastEvent, Work
-from reference_impls.samplers.speculative import Speculative
-from tppsd_bench.protocols import ROLE_ACCEPTED, ROLE_RESIDUAL, ROLE_TARGET, FloatArray, IntArray
+from reference_impls.mutants.faults.residual_from_target import Redrawn
+from reference_impls.samplers.round import Draft
+from tppsd_bench.protocols import IntArray
 
 
-class ResidualFromDraft(Speculative):
-    """A refused gap is drawn anew from the draft's gaps, a refused type from the draft's types."""
-
-    def replace_event(self, work: Work, draft: Draft, p: Law, at: IntArray, u: FloatArray, last: LastEvent) -> IntArray:
-        last.gap[at] = draft.laws_at(at, last.n_accepted[at]).sample_gap(u[:, :2])
-        last.gap_role[at], last.type_role[at] = ROLE_RESIDUAL, ROLE_TARGET
-        if p.n_types > 1:
-            last.type[at] = sample_types(p.type_log_probs(last.gap[at]), u[:, 2])
-        work.counts.residual_draws += len(at)
-        return at[:0]
-
-    def replace_type(self, work: Work, draft: Draft, p: Law, at: IntArray, u: FloatArray, last: LastEvent) -> IntArray:
-        position = last.n_accepted[at]
-        last.gap[at] = draft.gaps[at, position]
-        last.type[at] = sample_types(draft.laws_at(at, position).type_log_probs(last.gap[at]), u[:, 2])
-        last.gap_role[at], last.type_role[at] = ROLE_ACCEPTED, ROLE_RESIDUAL
-        work.counts.residual_draws += len(at)
-        return at[:0]
+class RedrawnFromDraft(Redrawn):
+    def law_of(self, draft: Draft, p: Law, at: IntArray, position: IntArray) -> Law:
+        return draft.laws_at(at, position)
 
 
 MUTANT = Mutant(
     name="residual_from_draft",
     broken="A rejected gap or type is replaced by a draw from the draft, not from the residual.",
     precedent="the same slip with the other law: no published case is known",
-    change=lambda sampler, _: remade(ResidualFromDraft, sampler),
+    change=lambda sampler, _: remade(RedrawnFromDraft, sampler),
     killers=(
         "support.gap",
         "support.type",

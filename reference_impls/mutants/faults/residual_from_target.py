@@ -10,11 +10,15 @@ from reference_impls.samplers.speculative import Speculative
 from tppsd_bench.protocols import ROLE_ACCEPTED, ROLE_RESIDUAL, ROLE_TARGET, FloatArray, IntArray
 
 
-class ResidualFromTarget(Speculative):
-    """A refused gap is drawn anew from the target's gaps, a refused type from the target's types."""
+class Redrawn(Speculative):
+    """A refused gap is drawn anew from ``law_of``'s gaps, a refused type from its types."""
+
+    def law_of(self, draft: Draft, p: Law, at: IntArray, position: IntArray) -> Law:
+        """What replacements are drawn from: the target's own law."""
+        return p
 
     def replace_event(self, work: Work, draft: Draft, p: Law, at: IntArray, u: FloatArray, last: LastEvent) -> IntArray:
-        last.gap[at] = p.sample_gap(u[:, :2])
+        last.gap[at] = self.law_of(draft, p, at, last.n_accepted[at]).sample_gap(u[:, :2])
         last.gap_role[at], last.type_role[at] = ROLE_RESIDUAL, ROLE_TARGET
         if p.n_types > 1:
             last.type[at] = sample_types(p.type_log_probs(last.gap[at]), u[:, 2])
@@ -24,7 +28,7 @@ class ResidualFromTarget(Speculative):
     def replace_type(self, work: Work, draft: Draft, p: Law, at: IntArray, u: FloatArray, last: LastEvent) -> IntArray:
         position = last.n_accepted[at]
         last.gap[at] = draft.gaps[at, position]
-        last.type[at] = sample_types(p.type_log_probs(last.gap[at]), u[:, 2])
+        last.type[at] = sample_types(self.law_of(draft, p, at, position).type_log_probs(last.gap[at]), u[:, 2])
         last.gap_role[at], last.type_role[at] = ROLE_ACCEPTED, ROLE_RESIDUAL
         work.counts.residual_draws += len(at)
         return at[:0]
@@ -34,7 +38,7 @@ MUTANT = Mutant(
     name="residual_from_target",
     broken="A rejected gap or type is replaced by a draw from the target, not from the residual.",
     precedent="several speculative decoders, among them forks of EAGLE",
-    change=lambda sampler, _: remade(ResidualFromTarget, sampler),
+    change=lambda sampler, _: remade(Redrawn, sampler),
     killers=(
         "support.gap",
         "support.type",
