@@ -223,3 +223,18 @@ def test_no_torch_and_no_early_matplotlib(run: Path) -> None:
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(run)], check=True, cwd=Path(__file__).parents[2], timeout=120)
+
+
+def test_commands_name_the_folder_as_it_will_be_called(tmp_path: Path) -> None:
+    """The page is written just before a whole run loses its suffix; an interrupted one keeps it."""
+    assert "mine.partial" not in write_run(tmp_path / "mine.partial", law(Outcome.PASS))
+    broken_off = make_run(tmp_path / "other.partial")
+    (broken_off / "results.json").unlink()
+    assert "report other.partial" in build_report(broken_off).read_text(encoding="utf-8")
+
+
+def test_a_failure_names_the_faults_that_it_resembles(tmp_path: Path) -> None:
+    failed = law(
+        Outcome.FAIL, figures={"looks_like": "Of the known faults this looks most like stale_history (so; similarity 0.75)."}
+    )
+    assert "looks most like stale_history" in html.unescape(write_run(tmp_path / "r", failed))

@@ -21,7 +21,7 @@ from tppsd_bench.report.power import PROOF_KINDS, judged, proof_cells, sentence
 from tppsd_bench.report.proof import Proof, proof
 from tppsd_bench.report.reach import proof_reach, run_reach
 from tppsd_bench.results import CellResult, cell_from_json
-from tppsd_bench.store import FINISHED, RUNNING, read_json, write_whole
+from tppsd_bench.store import FINISHED, PARTIAL, RUNNING, read_json, write_whole
 
 if TYPE_CHECKING:
     from tppsd_bench.report.figures_power import ProofPictures
@@ -39,10 +39,16 @@ def build_report(run_dir: Path) -> Path:
     run, cells = load_results(run_dir)
     ordinary = [c for c in cells if c.kind not in PROOF_KINDS]
     views, pictures = draw(run_dir, run, ordinary, proof_cells(cells))
-    html = render(run, ordinary, views, run_dir.resolve().name, proof=proof(cells, run), pictures=pictures, all_cells=cells)
+    html = render(run, ordinary, views, _lasting_name(run_dir), proof=proof(cells, run), pictures=pictures, all_cells=cells)
     path = run_dir / REPORT_NAME
     write_whole(path, lambda file: file.write(html.encode()))
     return path
+
+
+def _lasting_name(run_dir: Path) -> str:
+    """The folder's name for commands to come: a run whose cells are all there is about to lose its suffix."""
+    name = run_dir.resolve().name
+    return name.removesuffix(PARTIAL) if (run_dir / "results.json").is_file() else name
 
 
 def load_results(run_dir: Path) -> tuple[dict[str, Any], list[CellResult]]:
