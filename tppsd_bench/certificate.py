@@ -22,7 +22,7 @@ from tppsd_bench.protocols import (
 )
 from tppsd_bench.results import CellResult, Evidence, Outcome, Verdict
 from tppsd_bench.runner.answers import ask
-from tppsd_bench.runner.rounds import Access, Design
+from tppsd_bench.runner.design import Access, Design
 from tppsd_bench.runner.worker import describe
 from tppsd_bench.streams import StreamKey
 
@@ -151,8 +151,9 @@ def certify(
 
     Raises InputError with one sentence where sampler or target break, hang or do not keep their contract.
     """
+    from tppsd_bench.runner.design import Subject
     from tppsd_bench.runner.examine import examine
-    from tppsd_bench.runner.rounds import Rounds, Subject
+    from tppsd_bench.runner.rounds import Rounds
 
     simulates = getattr(target, "simulate", None) is not None
     reference = reference or (ProcessSampler(target) if simulates else None)

@@ -11,9 +11,10 @@ from tppsd_bench import budget
 from tppsd_bench.protocols import Stop
 from tppsd_bench.results import Axis, Evidence, Outcome
 from tppsd_bench.runner import examine as module
+from tppsd_bench.runner.design import REFERENCE, Arm, Design, Subject
 from tppsd_bench.runner.examine import examine
 from tppsd_bench.runner.plan import Levels
-from tppsd_bench.runner.rounds import REFERENCE, Arm, Design, Rounds, Subject
+from tppsd_bench.runner.rounds import Rounds
 from tppsd_bench.streams import StreamKey
 
 LEVELS = Levels(budget.LAW_ANALYTIC_LEVEL, budget.PERMUTATION_LEVEL, budget.MECHANISM_LEVEL)

@@ -16,9 +16,10 @@ from reference_impls.pairs import load_pair, names
 from tppsd_bench import budget
 from tppsd_bench.protocols import Stop
 from tppsd_bench.results import Axis, Outcome
+from tppsd_bench.runner.design import Design, Subject
 from tppsd_bench.runner.examine import Finding, examine
 from tppsd_bench.runner.plan import Levels
-from tppsd_bench.runner.rounds import Design, Rounds, Subject
+from tppsd_bench.runner.rounds import Rounds
 from tppsd_bench.streams import StreamKey
 
 MARKED = [name for name in ("toy-gap-types", "toy-marked", "attnhp-selfcorrecting") if name in names()]

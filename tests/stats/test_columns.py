@@ -57,7 +57,8 @@ def test_a_whole_examination_maps_to_columns() -> None:
     from dataclasses import replace
 
     from reference_impls.pairs import load_pair
-    from tppsd_bench.runner.rounds import Design, Rounds, Subject
+    from tppsd_bench.runner.design import Design, Subject
+    from tppsd_bench.runner.rounds import Rounds
 
     pair = load_pair("toy-marked")
     design = Design(Stop(n_events=10), 200, StreamKey(seed=5, cell="columns"), pilot_sequences=20, batch_size=50)

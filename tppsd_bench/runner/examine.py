@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from tppsd_bench import budget
 from tppsd_bench.results import Axis, Evidence, Outcome, Verdict
 from tppsd_bench.runner import monitor
+from tppsd_bench.runner.design import REFERENCE, Arm
 from tppsd_bench.runner.plan import Levels
-from tppsd_bench.runner.rounds import REFERENCE, Arm, Rounds
+from tppsd_bench.runner.rounds import Rounds
 from tppsd_bench.runner.worker import describe
 from tppsd_bench.stats.decide import (
     Confirmation,

@@ -16,10 +16,11 @@ from tppsd_bench.measure.promise import Alpha, alpha_by_quadrature
 from tppsd_bench.protocols import ConditionalTarget, SampleRun, Stop
 from tppsd_bench.results import Axis, CellResult, Evidence
 from tppsd_bench.runner import monitor
+from tppsd_bench.runner.design import REFERENCE, Arm, Design, Subject
 from tppsd_bench.runner.efficiency import efficiency
 from tppsd_bench.runner.examine import Finding, examine
 from tppsd_bench.runner.plan import CellSpec, Job, law_sizes
-from tppsd_bench.runner.rounds import REFERENCE, Arm, Design, Rounds, Subject
+from tppsd_bench.runner.rounds import Rounds
 from tppsd_bench.streams import StreamKey
 
 Output = tuple[CellResult, dict[str, NDArray[Any]]]

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from tppsd_bench.protocols import FloatArray
 from tppsd_bench.results import Axis, CellResult, Outcome, Verdict
+from tppsd_bench.runner.design import Arm
 from tppsd_bench.runner.plan import Job
 from tppsd_bench.runner.power_cell import Output, case_of, member
 from tppsd_bench.runner.power_etd import detected, etd
 from tppsd_bench.runner.power_examination import examined, known_preconditions, rate
-from tppsd_bench.runner.rounds import Arm
 from tppsd_bench.suite_power import Dose
 
 GRID = 8

@@ -14,9 +14,10 @@ from tppsd_bench.errors import InputError
 from tppsd_bench.measure.acceptance import exact_acceptance
 from tppsd_bench.protocols import ConditionalTarget, Rule, SampleRequest, SamplerUnderTest, Stop
 from tppsd_bench.results import Axis, Evidence, Outcome
+from tppsd_bench.runner.design import Design, Subject
 from tppsd_bench.runner.examine import Finding, examine, preconditions
 from tppsd_bench.runner.plan import Levels
-from tppsd_bench.runner.rounds import Design, Rounds, Subject
+from tppsd_bench.runner.rounds import Rounds
 from tppsd_bench.stats.base import clopper_pearson
 from tppsd_bench.stats.columns import COLUMNS, KILL_LEVEL, column_p
 from tppsd_bench.stats.eprocess import Wealth

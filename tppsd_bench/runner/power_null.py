@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from tppsd_bench import budget
 from tppsd_bench.protocols import ConditionalTarget, Declaration, FloatArray, SampleRequest, SampleRun, SamplerUnderTest, Stop
 from tppsd_bench.results import Axis, CellResult, Evidence, Outcome, Verdict
+from tppsd_bench.runner.design import Subject
 from tppsd_bench.runner.plan import Job, Levels
 from tppsd_bench.runner.power_cell import Output, draft_of
 from tppsd_bench.runner.power_examination import LABEL, Case, design_of, examined, known_preconditions, rate
 from tppsd_bench.runner.power_plan import null_sampler
-from tppsd_bench.runner.rounds import Rounds, Subject
+from tppsd_bench.runner.rounds import Rounds
 from tppsd_bench.stats.decide import family_q
 from tppsd_bench.stats.neyman import anderson_darling, kolmogorov_smirnov
 from tppsd_bench.streams import StreamKey

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,67 +29,16 @@ from tppsd_bench.protocols import (
 from tppsd_bench.results import Axis, Evidence
 from tppsd_bench.runner import tolerance
 from tppsd_bench.runner.answers import ask, ask_reference, fresh_seeds
+from tppsd_bench.runner.design import REFERENCE, Arm, Design, Subject
 from tppsd_bench.runner.forecast import Expected, Forecast, expected_strata, policy_k
 from tppsd_bench.runner.sequential import CHUNK, Watched, follow, watch
 from tppsd_bench.stats.eprocess import Wealth
 from tppsd_bench.stats.scored import scored
 from tppsd_bench.streams import StreamKey
 
-Access = Literal["black", "grey", "white"]
-REFERENCE = "reference"
 PROMISE_SEQUENCES = 8
 PATIENCE = 4.0
 """A sequential round goes on to this many times the events of the first proof, for the bets on the law alone to suffice."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A sampler under test and, for the deepest checks, the draft's conditional law."""
-
-    sampler: SamplerUnderTest
-    draft: ConditionalTarget | None = None
-
-
-@dataclass(frozen=True)
-class Design:
-    """Sizes and keys of an examination, all fixed before the data."""
-
-    stop: Stop
-    n_sequences: int
-    key: StreamKey
-    access: Access = "white"
-    pilot_sequences: int = 200
-    pilot_length: int = 24
-    n_permutations: int = budget.PERMUTATIONS
-    growth: int = budget.CONFIRMATION_GROWTH
-    max_rounds: int = budget.CONFIRMATION_ROUNDS
-    round_seconds: float | None = None
-    """Seconds a confirmation round may take; later rounds grow less where it is short."""
-    batch_size: int | None = None
-    refuse_repeats: bool = False
-    """Whether copies of sequences and a coarse clock are misuse, which ends the examination, or one more fault to be found."""
-    call_seconds: float | None = None
-    """A call of a sampler that takes longer counts as hanging; None: as long as it takes."""
-    device: str = "cpu"
-    watch_level: float | None = None
-    """Sequential: the main round of a sampler under test ends once its e-process reaches 1 / this level. None: it does not end early."""
-
-    @property
-    def pilot_stop(self) -> Stop:
-        if self.stop.n_events is None:
-            return self.stop
-        return Stop(n_events=min(self.pilot_length, self.stop.n_events))
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One arm in one round: what was drawn, its scores, and the tests that need no other arm."""
-
-    run: SampleRun
-    scores: Scores | None
-    evidence: tuple[Evidence, ...]
-    not_possible: tuple[str, ...]
-    seconds: float
 
 
 @dataclass
