@@ -93,24 +93,25 @@ class Duration(click.ParamType[float]):
 )
 @click.option("--events", type=click.IntRange(1), metavar="N", help="Events of every law cell.")
 @click.option("--time-budget", "seconds", type=Duration(), metavar="2m", help="Size the run for this much time on two cores.")
+@click.option("--profile", default="", metavar="NAME", help="A profile of the suite: quick (as written), or e.g. full.")
 @click.option("--sequential", is_flag=True, help="Watch each sampler while it draws; its cell ends at proof of a fault.")
 @click.option("--resume", is_flag=True, help="Go on with an interrupted run (the newest of the suite, or --out).")
 @click.option("--json", "as_json", is_flag=True, help="Results as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @guarded
 def run(suite: str, pairs: tuple[str, ...], jobs: int | None, out: Path | None, seed: int | None, device: str,
-        settings: tuple[str, ...], events: int | None, seconds: float | None, sequential: bool, resume: bool, as_json: bool,
-        quiet: bool) -> int:  # fmt: skip
+        settings: tuple[str, ...], events: int | None, seconds: float | None, profile: str, sequential: bool, resume: bool,
+        as_json: bool, quiet: bool) -> int:  # fmt: skip
     """Run a suite: verdicts here, results and an HTML report in the run folder."""
     from tppsd_bench.progress import reporter
     from tppsd_bench.runner import execute, plan, present
 
     settings += ("law.sequential=true",) * sequential
     name = out or present.default_folder(suite, resume=resume)
-    if resume and not (pairs or settings or seed is not None or events or seconds):
+    if resume and not (pairs or settings or seed is not None or events or seconds or profile):
         planned = present.stored_plan(name, suite)
     else:
-        planned = present.planned(suite, settings, pairs, seed, device, events, seconds)
+        planned = present.planned(suite, settings, pairs, seed, device, events, seconds, profile)
     if not as_json:
         click.echo(plan.detectable(planned), err=quiet)
     processes = execute.default_jobs() if jobs is None else jobs
@@ -135,13 +136,14 @@ def list_(as_json: bool) -> None:
 @main.command()
 @click.argument("name")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As in 'run'.")
+@click.option("--profile", default="", metavar="NAME", help="As in 'run'.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @guarded
-def show(name: str, settings: tuple[str, ...], as_json: bool) -> None:
+def show(name: str, settings: tuple[str, ...], profile: str, as_json: bool) -> None:
     """Show a suite's plan, a pair's card or a run's verdicts, without running anything."""
     from tppsd_bench.runner import present
 
-    click.echo(present.shown(name, settings, as_json))
+    click.echo(present.shown(name, settings, as_json, profile))
 
 
 @main.command()

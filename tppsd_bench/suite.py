@@ -8,12 +8,13 @@ import typing
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError
 
 from tppsd_bench import resources
 from tppsd_bench.errors import InputError
 from tppsd_bench.protocols import Rule
 from tppsd_bench.settings import parse_setting
+from tppsd_bench.studies.base import STUDIES, StudyTable, module_of
 from tppsd_bench.suite_power import Dose, Null, Power, Transformer
 
 Positive = Annotated[int, Field(ge=1)]
@@ -129,6 +130,10 @@ class Suite(Section):
     transformer: Transformer | None = None
     dose: Dose | None = None
     null: Null | None = None
+    study: dict[Name, SerializeAsAny[StudyTable]] = {}
+    """Studies by name (``tppsd_bench.studies``), each with the table that it defines."""
+    profile: str = ""
+    """Which of the file's profiles was laid over it; empty or ``quick``: the file as written."""
     nominal: Nominal = Nominal()
     pair: dict[str, Override] = {}
 
@@ -159,8 +164,15 @@ class Sections(Section):
     speed: Speed
 
 
-def load_suite(name_or_file: str, settings: typing.Sequence[str] = ()) -> Suite:
-    """Read a suite by name or file, apply ``key=value`` settings, check it. Raises InputError with one sentence."""
+QUICK = "quick"
+"""The profile that every suite has: the file as written."""
+
+
+def load_suite(name_or_file: str, settings: typing.Sequence[str] = (), profile: str = "") -> Suite:
+    """Read a suite by name or file, lay ``profile`` and ``key=value`` settings over it, check it.
+
+    A file's ``[profile.NAME]`` tables hold what differs from the file as written. Raises InputError with one sentence.
+    """
     file = _find(name_or_file)
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -169,6 +181,7 @@ def load_suite(name_or_file: str, settings: typing.Sequence[str] = ()) -> Suite:
     except tomllib.TOMLDecodeError as problem:
         raise InputError(f"{file} is not TOML: {problem}.") from None
     table.setdefault("name", file.stem)
+    _lay_profile(table, profile, str(file))
     for setting in settings:
         _apply(table, setting)
     return check_suite(table, str(file))
@@ -176,11 +189,11 @@ def load_suite(name_or_file: str, settings: typing.Sequence[str] = ()) -> Suite:
 
 def check_suite(table: dict[str, Any], source: str) -> Suite:
     """A parsed suite file as a Suite; every key, value and combination checked."""
-    suite = _checked(Suite, table, source, "")
-    if not (suite.pairs or suite.proof):
+    suite = _checked(Suite, {**table, "study": _studies(table.get("study", {}), source)}, source, "")
+    if not (suite.pairs or suite.proof or suite.study):
         raise InputError(
-            f"{source}: the key 'pairs' is missing or empty; every suite needs pairs, or a table of the proof that it works "
-            "([power], [transformer], [dose], [null])."
+            f"{source}: the key 'pairs' is missing or empty; every suite needs pairs, a study ([study.NAME]), or a table of the "
+            "proof that it works ([power], [transformer], [dose], [null])."
         )
     for twice in sorted({p for p in suite.pairs if suite.pairs.count(p) > 1}):
         raise InputError(f"{source}: pair {twice!r} is listed twice; each pair is one row of the grid, remove one.")
@@ -190,6 +203,38 @@ def check_suite(table: dict[str, Any], source: str) -> Suite:
     for name in suite.pairs:
         _check_grid(suite.sections(name, source), f"{source}: pair {name!r}")
     return suite
+
+
+def _studies(tables: Any, source: str) -> dict[str, StudyTable]:
+    """The tables ``[study.NAME]``, each checked by the study that defines it."""
+    if not isinstance(tables, dict):
+        raise InputError(
+            f"{source}: 'study' is {tables!r}; expected tables [study.NAME] with NAME one of {', '.join(STUDIES)}."
+        )
+    for name in tables:
+        if name not in STUDIES:
+            raise InputError(f"{source}: unknown study '{name}';{nearest(name, STUDIES)}")
+    return {name: _checked(module_of(name, "table").TABLE, table, source, f"study.{name}.") for name, table in tables.items()}
+
+
+def _lay_profile(table: dict[str, Any], profile: str, source: str) -> None:
+    """Take the profiles out of a parsed file, and lay the chosen one over the rest."""
+    profiles = table.pop("profile", {})
+    if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
+        raise InputError(f"{source}: 'profile' is {profiles!r}; expected tables [profile.NAME] of what differs there.")
+    if profile in profiles:
+        _lay_over(table, profiles[profile])
+    elif profile not in ("", QUICK):
+        raise InputError(f"{source}: there is no profile {profile!r};{nearest(profile, [QUICK, *profiles])}")
+    table["profile"] = profile
+
+
+def _lay_over(table: dict[str, Any], other: dict[str, Any]) -> None:
+    for key, value in other.items():
+        if isinstance(value, dict) and isinstance(table.get(key), dict):
+            _lay_over(table[key], value)
+        else:
+            table[key] = value
 
 
 def _check_grid(s: Sections, where: str) -> None:
@@ -211,7 +256,7 @@ def _check_grid(s: Sections, where: str) -> None:
         )
 
 
-T = typing.TypeVar("T", bound=Section)
+T = typing.TypeVar("T", bound=BaseModel)
 
 
 def _checked(model: type[T], table: dict[str, Any], source: str, prefix: str) -> T:
@@ -221,7 +266,7 @@ def _checked(model: type[T], table: dict[str, Any], source: str, prefix: str) ->
         raise InputError(f"{source}: {_sentence(model, problem.errors()[0], prefix)}") from None
 
 
-def _sentence(model: type[Section], error: Any, prefix: str) -> str:
+def _sentence(model: type[BaseModel], error: Any, prefix: str) -> str:
     loc = [str(part) for part in error["loc"] if not str(part).endswith("]")]  # drop pydantic's function markers
     key = prefix + ".".join(loc)
     if error["type"] == "extra_forbidden":

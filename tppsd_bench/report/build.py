@@ -20,10 +20,13 @@ from tppsd_bench.report.picture import Arrays
 from tppsd_bench.report.power import PROOF_KINDS, judged, proof_cells, sentence
 from tppsd_bench.report.proof import Proof, proof
 from tppsd_bench.report.reach import proof_reach, run_reach
+from tppsd_bench.report.section import Section
 from tppsd_bench.results import CellResult, cell_from_json
 from tppsd_bench.store import FINISHED, PARTIAL, RUNNING, read_json, write_whole
+from tppsd_bench.studies.base import STUDIES, module_of, study_of
 
 if TYPE_CHECKING:
+    from tppsd_bench.report.canvas import Canvas
     from tppsd_bench.report.figures_power import ProofPictures
 
 REPORT_NAME = "report.html"
@@ -37,9 +40,11 @@ def build_report(run_dir: Path) -> Path:
     """
     run_dir = Path(run_dir)
     run, cells = load_results(run_dir)
-    ordinary = [c for c in cells if c.kind not in PROOF_KINDS]
-    views, pictures = draw(run_dir, run, ordinary, proof_cells(cells))
-    html = render(run, ordinary, views, _lasting_name(run_dir), proof=proof(cells, run), pictures=pictures, all_cells=cells)
+    ordinary = [c for c in cells if c.kind not in PROOF_KINDS and not study_of(c.kind)]
+    views, pictures, studies = draw(run_dir, run, ordinary, cells)
+    html = render(
+        run, ordinary, views, _lasting_name(run_dir), proof=proof(cells, run), pictures=pictures, all_cells=cells, studies=studies,
+    )  # fmt: skip
     path = run_dir / REPORT_NAME
     write_whole(path, lambda file: file.write(html.encode()))
     return path
@@ -85,9 +90,12 @@ def _arrays(run_dir: Path, cell: CellResult) -> tuple[dict[str, Any], str]:
 
 
 def draw(
-    run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellResult], of_the_proof: Sequence[CellResult] = ()
-) -> tuple[list[CellView], ProofPictures]:
-    """The views of all cells with their figures, and the figures of a proof (one canvas: ids in the page must differ)."""
+    run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellResult], every: Sequence[CellResult] = ()
+) -> tuple[list[CellView], ProofPictures, list[Section]]:
+    """The views of ``cells`` with their figures; of all cells the figures of a proof and the sections of studies.
+
+    One canvas: ids in the page must differ.
+    """
     from tppsd_bench.report.canvas import open_canvas
     from tppsd_bench.report.figures_power import proof_pictures
 
@@ -97,7 +105,20 @@ def draw(
             arrays, note = _arrays(run_dir, cell)
             pictures = [] if cell.error else _pictures(cell, arrays, canvas)
             views.append(cell_view(cell, pictures, run, note))
-        return views, proof_pictures(of_the_proof, canvas)
+        return views, proof_pictures(proof_cells(every), canvas), study_sections(run_dir, run, every, canvas)
+
+
+def study_sections(run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellResult], canvas: Canvas) -> list[Section]:
+    """One section a study that has cells which did not break; its cells, broken ones too, are folded at its end."""
+    found = []
+    for name in STUDIES:
+        mine = [c for c in cells if study_of(c.kind) == name]
+        if mine:
+            made: Section = module_of(name, "section").section(
+                [c for c in mine if not c.error], lambda cell: _arrays(run_dir, cell)[0], canvas
+            )
+            found.append(replace(made, cells=tuple(cell_view(c, [], run) for c in mine)))
+    return found
 
 
 def _pictures(cell: CellResult, arrays: Arrays, canvas: Any) -> list[Any]:
@@ -121,7 +142,7 @@ def _pictures(cell: CellResult, arrays: Arrays, canvas: Any) -> list[Any]:
 
 def render(
     run: Mapping[str, Any], cells: Sequence[CellResult], views: Sequence[CellView], folder: str, *, proof: Proof | None,
-    pictures: ProofPictures, all_cells: Sequence[CellResult],
+    pictures: ProofPictures, all_cells: Sequence[CellResult], studies: Sequence[Section] = (),
 ) -> str:  # fmt: skip
     """The page. Everything is escaped but the SVG that this package drew."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -145,8 +166,9 @@ def render(
     ]
     titles = {pair: card.title for card, pair in zip(cards, by_pair, strict=True)}
     return environment.get_template("report.html.j2").render(
-        **_frame(run, all_cells, cards, folder), groups=groups, glossary=GLOSSARY, impossible=not_possible_rows(cells), proof=proof,
-        pictures=pictures, reach=run_reach(cells, titles), proof_reach=proof_reach(all_cells), label=label,
+        **_frame(run, all_cells, cards, folder, studies), groups=groups, glossary=GLOSSARY, impossible=not_possible_rows(cells),
+        proof=proof, pictures=pictures, reach=run_reach(cells, titles), proof_reach=proof_reach(all_cells), label=label,
+        studies=studies,
     )  # fmt: skip
 
 
@@ -166,14 +188,23 @@ def _title(run: Mapping[str, Any], pair: str, cells: Sequence[CellResult]) -> st
     return max(set.intersection(*heads), key=len, default=pair or "unnamed pair")
 
 
-def _frame(run: Mapping[str, Any], cells: Sequence[CellResult], cards: Sequence[PairCard], folder: str) -> dict[str, Any]:
+def _headline(cells: Sequence[CellResult], cards: Sequence[PairCard], studies: Sequence[Section]) -> str:
+    """Of the pairs; of a proof or a study where the run holds nothing else."""
+    if not cards and proof_cells(cells):
+        return sentence(proof_cells(cells))
+    return studies[0].sentence if studies and not cards else headline(cards)
+
+
+def _frame(
+    run: Mapping[str, Any], cells: Sequence[CellResult], cards: Sequence[PairCard], folder: str, studies: Sequence[Section]
+) -> dict[str, Any]:
     suite = run.get("suite")
     name = suite.get("name", "") if isinstance(suite, dict) else suite or ""
     provenance = run.get("provenance", run)
     status = str(run.get("status") or FINISHED)
     return {
         "suite": str(name),
-        "headline": headline(cards) if cards or not proof_cells(cells) else sentence(proof_cells(cells)),
+        "headline": _headline(cells, cards, studies),
         "pays": pays_headline(cards),
         "level": law_level(cells),
         "n_events": sum(c.n_events for c in cells if c.kind in ("law", "horizon")) + judged(cells),

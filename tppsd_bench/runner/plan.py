@@ -15,6 +15,7 @@ from typing import Any
 
 from tppsd_bench import budget
 from tppsd_bench.errors import InputError
+from tppsd_bench.studies.base import StudyTable, module_of, needs_silence
 from tppsd_bench.suite import Sections, Suite, nearest
 from tppsd_bench.suite_power import Dose, Null, Power, Transformer
 
@@ -69,13 +70,13 @@ class Job:
     """Predicted seconds, for the order of jobs and the estimate shown."""
     round_seconds: float | None = None
     """Seconds a confirmation round may take; None: as long as it takes."""
-    table: Power | Transformer | Dose | Null | None = None
-    """The suite's table for cells of the proof that it works."""
+    table: Power | Transformer | Dose | Null | StudyTable | None = None
+    """The suite's table for cells of the proof that it works, or of a study."""
 
     @property
     def alone(self) -> bool:
         """Timing cells run with nothing else on the machine."""
-        return self.kind == "speed"
+        return needs_silence(self.kind)
 
     @property
     def label(self) -> str:
@@ -107,7 +108,7 @@ class Plan:
     def digest(self) -> str:
         """Two plans with the same digest produce the same cells."""
         what = [self.suite.model_dump(mode="json"), self.seed, [(j.source, j.device, j.length, j.horizon) for j in self.jobs]]
-        if self.suite.proof:  # "all" means the zoo as it is now
+        if self.suite.proof or self.suite.study:  # "all" means what there is now
             what.append([cell.id for cell in self.cells])
         return hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=12).hexdigest()
 
@@ -139,7 +140,33 @@ def make_plan(
         from tppsd_bench.runner.power_plan import proof_jobs
 
         jobs.extend(proof_jobs(suite, chosen, device, lambda pair: _resolve(pair, module), pairs, round_seconds))
+    jobs.extend(_study_jobs(suite, chosen, device, module, pairs, round_seconds))
     return Plan(suite, chosen, device, tuple(jobs), round_seconds)
+
+
+def _study_jobs(
+    suite: Suite, seed: int, device: str, module: ModuleType, only: Sequence[str], round_seconds: float | None
+) -> list[Job]:
+    """The jobs of the suite's studies; ``only``: those whose pair is among these."""
+    wanted = {_resolve(pair, module)[0] for pair in only}
+    levels = Levels(budget.LAW_ANALYTIC_LEVEL, budget.PERMUTATION_LEVEL, budget.MECHANISM_LEVEL)
+    jobs: list[Job] = []
+    for name, table in suite.study.items():
+
+        def on(pair: str, table: StudyTable = table) -> Job:
+            label, source = _resolve(pair, module)
+            sections, about = suite.sections(label), _card(module, source)
+            return Job(
+                "", label, source, (), sections, int(about.get("train_median_events") or 1), None, suite.name, seed,
+                suite.loader, device, levels, suite.cell_timeout, 0.0, round_seconds, table,
+            )  # fmt: skip
+
+        try:
+            made: list[Job] = list(module_of(name, "jobs").jobs(table, on))
+        except InputError as problem:
+            raise InputError(f"{suite.name}: [study.{name}]: {problem}") from None
+        jobs += [job for job in made if not wanted or job.pair in wanted]
+    return jobs
 
 
 def loader_module(loader: str) -> ModuleType:
@@ -166,6 +193,8 @@ def detectable(plan: Plan) -> str:
         from tppsd_bench.runner.power_plan import said
 
         return said(plan)
+    if not sized and plan.suite.study:
+        return said_of_studies(plan)
     if not sized:
         return "This run has no law cells, so it cannot say whether a sampler is exact."
     small, large = min(n for _, n in sized), max(n for _, n in sized)
@@ -177,6 +206,12 @@ def detectable(plan: Plan) -> str:
         f"{n_cells} law cells of {events} events each: with power .95 a cell finds a shift theta of {theta} from the target's law "
         f"at run level {budget.RUN_LEVEL:.0e}, and none passes with a Kolmogorov distance of {ks}; smaller faults may hide."
     )
+
+
+def said_of_studies(plan: Plan) -> str:
+    """What the studies of a plan cover, a sentence each."""
+    by_study = {name: [job for job in plan.jobs if job.table is table] for name, table in plan.suite.study.items()}
+    return " ".join(str(module_of(name, "jobs").said(jobs)) for name, jobs in by_study.items())
 
 
 def _span(effects: Sequence[float]) -> str:
@@ -216,6 +251,8 @@ def scale_to_budget(suite: Suite, seconds: float) -> Suite:
     A budget above the nominal time goes to the law cells, one below shrinks law and timing alike.
     """
     nominal = suite.nominal
+    if suite.study and not suite.pairs:
+        raise InputError(f"Suite {suite.name!r} has profiles instead of a time budget; see them with 'show {suite.name}'.")
     if suite.proof and not suite.pairs:
         from tppsd_bench.runner.power_plan import scale_proof
 

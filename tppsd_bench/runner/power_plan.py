@@ -205,7 +205,7 @@ def size(job: Job) -> str:
     stop = f"sequences to {job.horizon:g}" if job.horizon else f"sequences of {job.length}"
     if isinstance(t, Null):
         return f"{t.runs:,} runs of {t.n_events:,} events, {stop}"
-    return f"{t.seeds} seeds of {t.n_events:,} events, {stop}" if t is not None else ""
+    return f"{t.seeds} seeds of {t.n_events:,} events, {stop}" if isinstance(t, Power | Transformer | Dose) else ""
 
 
 def said(plan: Plan) -> str:

@@ -16,6 +16,7 @@ from tppsd_bench import resources, store
 from tppsd_bench.errors import Exit, InputError
 from tppsd_bench.results import CellResult, to_json
 from tppsd_bench.runner import plan, power_plan, power_summary, summary
+from tppsd_bench.studies.base import module_of, study_of
 
 RUNS = Path("reports") / "runs"
 
@@ -26,14 +27,14 @@ def as_text(record: Any) -> str:
 
 def planned(
     suite: str, settings: Sequence[str], pairs: Sequence[str], seed: int | None, device: str, events: int | None,
-    seconds: float | None,
+    seconds: float | None, profile: str = "",
 ) -> plan.Plan:  # fmt: skip
     """The plan that the options of ``run`` describe."""
     from tppsd_bench.suite import load_suite
 
     if events is not None and seconds is not None:
         raise InputError("Give --events or --time-budget, not both: each fixes the size of the run.")
-    loaded = load_suite(suite, settings)
+    loaded = load_suite(suite, settings, profile)
     if events is not None:
         loaded = plan.scale_events(loaded, events)
     if seconds is not None:
@@ -86,6 +87,8 @@ def show_result(folder: Path, cells: Sequence[CellResult], *, as_json: bool) -> 
 def _closing_line(code: Exit, cells: Sequence[CellResult]) -> str:
     if cells and all(c.kind in power_summary.KINDS for c in cells):
         return power_summary.closing_line(code)
+    if cells and not any(c.kind in ("law", "horizon") for c in cells) and code is Exit.PASS:
+        return "DONE: every cell was measured; what was found is above."
     return {
         Exit.PASS: "PASS: every sampler draws from its target's law as far as this run can tell.",
         Exit.FAIL: "FAIL: at least one sampler does not draw from its target's law, or not by the rule it declares.",
@@ -112,10 +115,10 @@ def listing(as_json: bool) -> str:
     return "\n".join([*lines, "Pairs (run --pair NAME):", *(f"  {n:<{width}}  {t}" for n, t in pairs.items())])
 
 
-def shown(name: str, settings: Sequence[str], as_json: bool) -> str:
+def shown(name: str, settings: Sequence[str], as_json: bool, profile: str = "") -> str:
     """A suite's plan, a run's sentences, or a pair's card."""
     if name in resources.suite_files() or name.endswith(".toml"):
-        return _suite(name, settings, as_json)
+        return _suite(name, settings, as_json, profile)
     folder = Path(name)
     if (folder / "results.json").is_file() or (folder.with_name(folder.name + store.PARTIAL) / "run.json").is_file():
         cells = list(store.read_cells(store.locate(folder)).values())
@@ -130,18 +133,24 @@ def shown(name: str, settings: Sequence[str], as_json: bool) -> str:
     raise InputError(f"There is no suite, pair or run {name!r};{nearest(name, [*resources.suite_files(), *module.names()])}")
 
 
-def _suite(name: str, settings: Sequence[str], as_json: bool) -> str:
+def _suite(name: str, settings: Sequence[str], as_json: bool, profile: str) -> str:
     from tppsd_bench.suite import load_suite
 
-    suite = load_suite(name, settings)
+    suite = load_suite(name, settings, profile)
     planned = plan.make_plan(suite)
     if as_json:
         return as_text({"suite": suite.model_dump(mode="json"), "cells": planned.cells})
     lines = [f"{suite.name}: {suite.title}", suite.description.strip(), plan.detectable(planned), ""]
     for job in planned.jobs:
-        size = f"{plan.law_sizes(job)[1]:,} events, sequences of {job.length}" if job.kind == "law" else power_plan.size(job)
-        lines += [f"  {cell.id:<40} {size}" for cell in job.cells]
+        lines += [f"  {cell.id:<40} {_size(job)}" for cell in job.cells]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _size(job: plan.Job) -> str:
+    if job.kind == "law":
+        return f"{plan.law_sizes(job)[1]:,} events, sequences of {job.length}"
+    study = study_of(job.kind)
+    return str(module_of(study, "jobs").size(job)) if study else power_plan.size(job)
 
 
 def _default_loader() -> str:

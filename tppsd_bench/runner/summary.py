@@ -9,6 +9,7 @@ from typing import Any
 from tppsd_bench.errors import Exit
 from tppsd_bench.results import Axis, CellResult, Evidence, Outcome
 from tppsd_bench.runner import power_summary
+from tppsd_bench.studies.base import STUDIES, module_of, study_of
 
 JUDGED = (Axis.VALIDITY, Axis.LAW, Axis.MECHANISM)
 """Axes that decide the exit code; efficiency and speed are answers, not conditions."""
@@ -26,18 +27,30 @@ class PairSummary:
 
 
 def summarise(cells: Iterable[CellResult]) -> list[PairSummary]:
-    """One summary a pair, in order of appearance; the cells by which the suite proves itself add up to one more."""
+    """One summary a pair, in order of appearance; the cells of a proof and of each study add up to one more."""
     every = list(cells)
     by_pair: dict[str, list[CellResult]] = {}
     for cell in every:
-        if cell.kind not in power_summary.KINDS:
+        if cell.kind not in power_summary.KINDS and not study_of(cell.kind):
             by_pair.setdefault(cell.pair, []).append(cell)
     pairs = [summarise_pair(pair, found) for pair, found in by_pair.items()]
     proof = power_summary.of_the_proof(every)
     if proof:
         said = power_summary.sentence(proof)
         pairs.append(PairSummary(power_summary.NAME, _worst(proof), sum(bool(c.error) for c in proof), said))
-    return pairs
+    return [*pairs, *_studies(every)]
+
+
+def _studies(cells: Sequence[CellResult]) -> list[PairSummary]:
+    """One summary a study."""
+    found = {name: [c for c in cells if study_of(c.kind) == name] for name in STUDIES}
+    return [
+        PairSummary(
+            name, _worst(mine), sum(bool(c.error) for c in mine), f"{name}: {module_of(name, 'section').sentence(mine)}"
+        )
+        for name, mine in found.items()
+        if mine
+    ]
 
 
 def exit_code(cells: Sequence[CellResult]) -> Exit:

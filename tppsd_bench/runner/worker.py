@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 from tppsd_bench import store
 from tppsd_bench.errors import InputError, RunBroken
 from tppsd_bench.runner.plan import Job
+from tppsd_bench.studies.base import module_of, study_of
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 RUNNERS = {
@@ -31,7 +32,7 @@ RUNNERS = {
     "dose": "tppsd_bench.runner.power_dose:run_dose_job",
     "null": "tppsd_bench.runner.power_null:run_null_job",
 }
-"""Kind of cell -> the function (job, pair) -> [(CellResult, arrays)] that fills it; resolved when needed."""
+"""Kind of cell -> the function (job, pair) -> [(CellResult, arrays)] that fills it; resolved when needed. Studies bring their own."""
 
 
 def describe(problem: BaseException) -> str:
@@ -71,7 +72,8 @@ def _run_job(job: Job, folder: str) -> float:
     with time_limit(job.timeout, f"Job {job.label}" if job.table else f"Job {job.kind} of pair {job.pair!r}"), one_thread():
         pair = _load(job.loader, job.source, job.device)
         _pin_torch()
-        run: Callable[[Job, Any], list[Any]] = resolve(RUNNERS[job.kind])
+        study = study_of(job.kind)
+        run: Callable[[Job, Any], Iterable[Any]] = module_of(study, "run").run if study else resolve(RUNNERS[job.kind])
         for cell, arrays in run(job, pair):
             seconds = cell.seconds or time.perf_counter() - started
             store.write_cell(Path(folder), replace(cell, seconds=seconds), arrays)
