@@ -150,7 +150,7 @@ class Suite(Section):
         for name in Sections.model_fields:
             base: Section = getattr(self, name)
             table = {**base.model_dump(), **getattr(own, name)}
-            merged[name] = _checked(type(base), table, source or self.name, f"pair.{pair}.{name}.")
+            merged[name] = check_table(type(base), table, source or self.name, f"pair.{pair}.{name}.")
         return Sections(**merged)
 
 
@@ -189,7 +189,7 @@ def load_suite(name_or_file: str, settings: typing.Sequence[str] = (), profile: 
 
 def check_suite(table: dict[str, Any], source: str) -> Suite:
     """A parsed suite file as a Suite; every key, value and combination checked."""
-    suite = _checked(Suite, {**table, "study": _studies(table.get("study", {}), source)}, source, "")
+    suite = check_table(Suite, {**table, "study": _studies(table.get("study", {}), source)}, source, "")
     if not (suite.pairs or suite.proof or suite.study):
         raise InputError(
             f"{source}: the key 'pairs' is missing or empty; every suite needs pairs, a study ([study.NAME]), or a table of the "
@@ -214,7 +214,9 @@ def _studies(tables: Any, source: str) -> dict[str, StudyTable]:
     for name in tables:
         if name not in STUDIES:
             raise InputError(f"{source}: unknown study '{name}';{nearest(name, STUDIES)}")
-    return {name: _checked(module_of(name, "table").TABLE, table, source, f"study.{name}.") for name, table in tables.items()}
+    return {
+        name: check_table(module_of(name, "table").TABLE, table, source, f"study.{name}.") for name, table in tables.items()
+    }
 
 
 def _lay_profile(table: dict[str, Any], profile: str, source: str) -> None:
@@ -259,7 +261,8 @@ def _check_grid(s: Sections, where: str) -> None:
 T = typing.TypeVar("T", bound=BaseModel)
 
 
-def _checked(model: type[T], table: dict[str, Any], source: str, prefix: str) -> T:
+def check_table(model: type[T], table: dict[str, Any], source: str, prefix: str) -> T:
+    """A table by its model; InputError with one sentence, keys named with ``prefix``."""
     try:
         return model.model_validate(table)
     except ValidationError as problem:

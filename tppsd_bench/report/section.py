@@ -56,11 +56,25 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
+class Statement:
+    """Something said, and what became of it: prose that would not fit a table."""
+
+    head: str
+    word: str
+    """The outcome in a word; ``icon`` stands before it."""
+    icon: str
+    text: str
+    lines: tuple[tuple[str, str], ...] = ()
+    """(label, sentence) beneath the text."""
+
+
+@dataclass(frozen=True)
 class Block:
     """A part of a section under its own heading; what is empty is left out."""
 
     title: str = ""
     intro: str = ""
+    statements: tuple[Statement, ...] = ()
     maps: tuple[HeatMap, ...] = ()
     pictures: tuple[Picture, ...] = ()
     tables: tuple[Table, ...] = ()

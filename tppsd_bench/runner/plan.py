@@ -15,7 +15,7 @@ from typing import Any
 
 from tppsd_bench import budget
 from tppsd_bench.errors import InputError
-from tppsd_bench.studies.base import StudyTable, module_of, needs_silence
+from tppsd_bench.studies.base import StudyTable, module_of, needs_silence, study_of
 from tppsd_bench.suite import Sections, Suite, nearest
 from tppsd_bench.suite_power import Dose, Null, Power, Transformer
 
@@ -210,7 +210,7 @@ def detectable(plan: Plan) -> str:
 
 def said_of_studies(plan: Plan) -> str:
     """What the studies of a plan cover, a sentence each."""
-    by_study = {name: [job for job in plan.jobs if job.table is table] for name, table in plan.suite.study.items()}
+    by_study = {name: [job for job in plan.jobs if study_of(job.kind) == name] for name in plan.suite.study}
     return " ".join(str(module_of(name, "jobs").said(jobs)) for name, jobs in by_study.items())
 
 
