@@ -37,5 +37,5 @@ def _measured(claim: Claim, number: str, job: Job, pair: Any) -> Measured:
     module: Any = importlib.import_module(f"tppsd_bench.studies.claims.measures.{claim.measure}")
     settings = check_table(module.Settings, claim.settings, job.suite, f"study.claims.claim.{number}.settings.")
     key = StreamKey(seed=job.seed, suite=job.suite, cell=job.cells[0].id)
-    found: Measured = module.measure(Context(pair, job.pair, key, job.device, job.loader), settings)
+    found: Measured = module.measure(Context(pair, job.pair, key, job.device, job.loader, job), settings)
     return found

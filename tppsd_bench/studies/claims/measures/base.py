@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike
 
 from tppsd_bench.measure.timing import PairedTiming, Ratio, paired_timing
 from tppsd_bench.protocols import SampleRequest, SamplerUnderTest, Stop
+from tppsd_bench.runner.plan import CellSpec, Job
 from tppsd_bench.streams import StreamKey
+from tppsd_bench.studies.base import StudyTable
 
 Z95 = 1.959963984540054
 Unit = Literal["", "times", "percent", "points"]
@@ -52,11 +54,28 @@ class Context:
     device: str
     loader: str
     """Dotted name of what loads other pairs."""
+    job: Job | None = None
+    """What measures hand on that look at a pair as another study does."""
+
+    def studied(self, table: StudyTable, study: str) -> Job:
+        """The job of a study with this table on this pair, its streams its own."""
+        if self.job is None:
+            raise ValueError("this context has no job; give one to measure as a study does.")
+        kind = study
+        cells = (CellSpec(f"{kind}.{self.name}", kind, self.name, ""),)
+        return replace(self.job, kind=kind, cells=cells, table=table)
 
     def load(self, name: str) -> Any:
         from tppsd_bench.runner.worker import resolve
 
         return resolve(self.loader)(name, device=self.device)
+
+
+def estimated(
+    name: str, label: str, found: Mapping[str, float], where: str, n: int = 0, unit: Unit = "", scale: float = 1.0
+) -> Quantity:  # fmt: skip
+    """From a figure {value, low, high}."""
+    return Quantity(name, label, scale * found["value"], scale * found["low"], scale * found["high"], where, n, unit)
 
 
 def exactly(name: str, label: str, value: float, where: str, n: int = 0, unit: Unit = "") -> Quantity:

@@ -1,0 +1,48 @@
+"""Must a token be verified jointly, and is a draft that factorises it accepted more? The study ``buckets`` asks at length."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tppsd_bench.runner.plan import CellSpec
+from tppsd_bench.studies.base import StudyTable
+from tppsd_bench.studies.buckets.contexts import Contexts
+from tppsd_bench.studies.buckets.table import Buckets
+from tppsd_bench.studies.buckets.token_drafts import drafts_cell
+from tppsd_bench.studies.buckets.verified_apart import apart_cell
+from tppsd_bench.studies.claims.measures.base import Context, Measured, estimated
+
+
+class Settings(StudyTable):
+    contexts: Annotated[int, Field(ge=32)] = 512
+    joint_draft: str = "joint"
+    """A draft of the pair with the head of joint tokens, beside the shipped one, which factorises."""
+
+
+def measure(context: Context, settings: Settings) -> Measured:
+    """Exact sums over tokens, one history of each sequence.
+
+    ``apart_tv`` and ``redrawn_tv``: total variation between the target's law and what comes out where bucket and type are verified, or
+    redrawn after joint verification, each on its own. ``joint_gain``: acceptance of the joint rule less that of bucket-then-type.
+    """
+    table = Buckets(pairs=[context.name], contexts=settings.contexts)
+    contexts = Contexts(context.studied(table, "buckets"), context.pair)
+    cell = CellSpec(f"buckets.apart.{context.name}", "buckets", context.name, table.draft)
+    n, apart = settings.contexts, apart_cell(cell, contexts)[0].figures["drafts"]
+    found = []
+    for name, numbers in apart.items():
+        where = f"{context.name}, {name} draft"
+        found += [
+            estimated("apart_tv", "TV from the target's law, verified apart", numbers["apart"], where, n),
+            estimated("redrawn_tv", "TV from the target's law, redrawn apart", numbers["redrawn"], where, n),
+            estimated("joint_gain", "acceptance of the joint rule less that of two exact steps", numbers["lost_two_step"], where, n,
+                      "points", 100.0),
+        ]  # fmt: skip
+    if settings.joint_draft in context.pair.drafts:
+        other = drafts_cell(cell, contexts)[0].figures["drafts"][settings.joint_draft]["less_shipped"]["joint"]
+        gain = {"value": -other["value"], "low": -other["high"], "high": -other["low"]}
+        label = "acceptance of the factorised draft less that of the joint one"
+        found.append(estimated("factorised_gain", label, gain, context.name, n, "points", 100.0))
+    return Measured(tuple(found))
