@@ -1,6 +1,6 @@
 """Drafts on disk, beside their target: ``drafts/NAME.safetensors``. Names need no torch; weights are read when first asked for.
 
-An early exit's file holds only what is its own; the layers are its target's.
+An early exit's file holds only what is its own; the layers are its target's. An n-gram's holds counts, over its target's buckets.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tppsd_bench.errors import InputError
 
 if TYPE_CHECKING:
+    from reference_impls.drafts.ngram import NGram
     from reference_impls.network import NeuralModel
 
 FOLDER = "drafts"
@@ -69,15 +70,22 @@ def network_of(config: dict[str, Any], target: NeuralModel | None = None) -> Neu
     return (StepNetwork if issubclass(ENCODERS[config["encoder"]], StepEncoder) else NeuralModel)(config)
 
 
-def save_draft(model: NeuralModel, path: Path, **about: Any) -> None:
-    """Weights of its own, and in the file's metadata the configuration and ``about`` (JSON values by name)."""
-    from safetensors.torch import save_file
+def save_draft(model: NeuralModel | NGram, path: Path, **about: Any) -> None:
+    """Weights of its own (or counts), and in the file's metadata the configuration and ``about`` (JSON values by name)."""
+    import safetensors.numpy
+    import safetensors.torch
 
-    own = getattr(model, "is_own", lambda _name: True)
-    weights = {name: w.contiguous() for name, w in model.state_dict().items() if own(name)}
+    from reference_impls.drafts.ngram import NGram
+
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".part")
-    save_file(weights, temporary, {name: json.dumps(value) for name, value in {"config": model.config, **about}.items()})
+    metadata = {name: json.dumps(value) for name, value in {"config": model.config, **about}.items()}
+    if isinstance(model, NGram):
+        safetensors.numpy.save_file(model.arrays(), temporary, metadata)
+    else:
+        own = getattr(model, "is_own", lambda _name: True)
+        weights = {name: w.contiguous() for name, w in model.state_dict().items() if own(name)}
+        safetensors.torch.save_file(weights, temporary, metadata)
     os.replace(temporary, path)
 
 
@@ -89,13 +97,20 @@ def about_draft(path: Path) -> dict[str, Any]:
         return {name: json.loads(value) for name, value in (f.metadata() or {}).items()}
 
 
-def load_draft(path: Path, target: NeuralModel, device: str = "cpu") -> NeuralModel:
+def load_draft(path: Path, target: NeuralModel, device: str = "cpu") -> NeuralModel | NGram:
     """A draft from its file, in evaluation mode; InputError where the file is none, or of another target."""
+    import safetensors.numpy
     from safetensors.torch import load_file
 
     about = about_draft(path)
     if "config" not in about:
         raise InputError(f"{path}: no network configuration in the file's metadata; expected a draft written by `train`.")
+    if "order" in about["config"]:
+        from reference_impls.drafts.ngram import NGram
+
+        if target.buckets is None:
+            raise InputError(f"{path}: an n-gram over tokens, but the target {target.name} is in continuous time.")
+        return NGram.from_arrays(about["config"], safetensors.numpy.load_file(path), target.buckets)
     model = network_of(about["config"], target)
     own = getattr(model, "is_own", lambda _name: True)
     kept = {name: w for name, w in model.state_dict().items() if not own(name)}

@@ -8,8 +8,9 @@ nothing of the target's is out of reach.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from tppsd_bench.protocols import FloatArray, IntArray, Scores
 
 Context = tuple[int, ...]
 Row = NDArray[np.float64]
-_START = -1
+_START, _PADDING = -1, -2
 _KEPT = 4096
 """Laws of contexts that are kept once computed."""
 
@@ -110,6 +111,41 @@ class NGram:
         rows = [self._logits(context) for context in contexts]
         return JointTokens(self.buckets, np.stack(rows) if rows else np.empty((0, len(self.base))), self.n_types)
 
+    # -- files ------------------------------------------------------------------------------------------------------------
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"name": self.name, "n_types": self.n_types, "order": self.order, "kappa": self.kappa}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What ``from_arrays`` needs beside ``config`` and the buckets: contexts padded in front, and their counts side by side."""
+        contexts = np.full((len(self.counts), self.order - 1), _PADDING, dtype=np.int64)
+        for row, context in zip(contexts, self.counts, strict=True):
+            row[len(row) - len(context) :] = context
+        seen = list(self.counts.values())
+        tokens, counts = (np.concatenate([np.empty(0), *part]) for part in (zip(*seen, strict=True) if seen else ([], [])))
+        sizes = np.array([len(part) for part, _ in seen])
+        whole = {"contexts": contexts, "sizes": sizes, "tokens": tokens, "counts": counts}
+        return {"base": self.base, **{name: _narrow(values) for name, values in whole.items()}}
+
+    @classmethod
+    def from_arrays(cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], buckets: TimeBuckets) -> NGram:
+        """The n-gram that ``arrays`` and ``config`` were written by; InputError where ``buckets`` are not as many as it counted."""
+        n_types, base = int(config["n_types"]), arrays["base"]
+        if len(base) != len(buckets) * n_types:
+            raise InputError(
+                f"{config['name']}: an n-gram over {len(base)} tokens, but the target has {len(buckets)} buckets x {n_types} types; "
+                "count it anew on the target's buckets."
+            )
+        ends = np.cumsum(arrays["sizes"])
+        counts = {
+            tuple(int(x) for x in context if x != _PADDING): (
+                arrays["tokens"][end - size : end].astype(np.int64),
+                arrays["counts"][end - size : end].astype(np.float64),
+            )
+            for context, size, end in zip(arrays["contexts"], arrays["sizes"], ends, strict=True)
+        }
+        return cls(buckets, n_types, int(config["order"]), float(config["kappa"]), base, counts, str(config["name"]))
+
     # -- base.Model ---------------------------------------------------------------------------------------------------------
     def start(self, n: int, capacity: int) -> TokenCache:
         return TokenCache(n, capacity, self.order)
@@ -133,6 +169,11 @@ class NGram:
         laws = self.conditionals(one_more_each(batch))
         last = np.cumsum(batch.lengths + 1) - 1
         return scores_from_conditionals(batch, laws.take(np.delete(np.arange(len(laws)), last)), laws.take(last))
+
+
+def _narrow(whole: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers in 16 bits where they fit, else in 32."""
+    return whole.astype(np.int16 if np.abs(whole).max(initial=0) < 2**15 else np.int32)
 
 
 def _pairs(tokens: IntArray, batch: EventBatch, order: int) -> Iterable[tuple[Context, int]]:

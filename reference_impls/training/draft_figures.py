@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 
 from reference_impls.drafts.files import about_draft
+from reference_impls.drafts.ngram import NGram
 from reference_impls.heads.lognormal_mixture import sample_types
 from reference_impls.network import NeuralModel
 from reference_impls.samplers.target_only import TargetOnly
@@ -26,51 +26,28 @@ from reference_impls.training.draft_recipe import DraftsRecipe
 from reference_impls.training.fit import sequence_nll
 from reference_impls.training.pair import PairData, ratio_interval
 from tppsd_bench.events import EventBatch
-from tppsd_bench.measure.acceptance import ExactAcceptance, exact_acceptance
-from tppsd_bench.protocols import FloatArray, IntArray, SampleRequest, Stop
+from tppsd_bench.measure.acceptance import ExactAcceptance
+from tppsd_bench.measure.histories import Histories
+from tppsd_bench.protocols import FloatArray, SampleRequest, Stop
 from tppsd_bench.results import to_json
 from tppsd_bench.streams import StreamKey
 
 SEQUENCES, CONTEXTS = 128, 16
 """Histories: this many sequences of the target's own, and this many events of each, at even distances from a shifted start."""
-N_LEVELS = 128
 STEPS, WARM_UP, HISTORY = 1500, 200, 100
 
 
-@dataclass(frozen=True)
-class Histories:
-    """Where acceptance is looked at: events of the target's own sequences, and its law of each."""
-
-    events: EventBatch
-    at: IntArray
-    """Global indices of the chosen events."""
-    law: Any
-
-    @classmethod
-    def of(cls, target: NeuralModel, n_events: int, seed: int, sequences: int, contexts: int) -> Histories:
-        key = StreamKey(seed=seed, suite="drafts", cell=target.name)
-        events = TargetOnly(target, batch_size=64).sample(SampleRequest(sequences, Stop(n_events=n_events), key)).events
-        each = min(contexts, n_events)
-        shift = (
-            np.arange(sequences) + 0.5
-        ) / sequences  # every position of a sequence gets its due weight, the first event's too
-        inside = np.floor((np.arange(each) + shift[:, None]) * n_events / each).astype(np.int64)
-        at = (events.offsets[:-1, None] + inside).ravel()
-        return cls(events, at, target.conditionals(events).take(at))
-
-    def acceptance(self, draft: Any) -> ExactAcceptance:
-        return exact_acceptance(self.law, draft.conditionals(self.events).take(self.at), n_levels=N_LEVELS)
-
-    def mean(self, values: FloatArray) -> dict[str, float]:
-        """Mean over histories with its 95 % interval over sequences."""
-        each = values.reshape(len(self.events), -1)
-        return ratio_interval(each.sum(axis=1), np.full(len(each), each.shape[1]))
+def histories_of(target: NeuralModel, n_events: int, seed: int, sequences: int, contexts: int) -> Histories:
+    """Events of the target's own sequences, and its law of each."""
+    key = StreamKey(seed=seed, suite="drafts", cell=target.name)
+    events = TargetOnly(target, batch_size=64).sample(SampleRequest(sequences, Stop(n_events=n_events), key)).events
+    return Histories.of(target, events, contexts)
 
 
-def step_microseconds(model: NeuralModel, seed: int = 1) -> float:
+def step_microseconds(model: Any, target: NeuralModel, seed: int = 1) -> float:
     """CPU time of one draft step at batch 1 (one event in, one gap and type out) after 100 events; median of 1,500."""
     rng = np.random.default_rng(seed)
-    gaps = np.exp(float(model.head.log_mean) + float(model.head.log_std) * rng.normal(size=(1, HISTORY)))
+    gaps = np.exp(float(target.head.log_mean) + float(target.head.log_std) * rng.normal(size=(1, HISTORY)))
     types = rng.integers(0, model.n_types, (1, HISTORY))
     cache, one, back = model.start(1, HISTORY + 2), np.array([1]), np.array([HISTORY])
     model.extend(cache, gaps, types, back)
@@ -87,15 +64,18 @@ def step_microseconds(model: NeuralModel, seed: int = 1) -> float:
 
 
 def write_draft_card(
-    recipe: DraftsRecipe, data: PairData, target: NeuralModel, drafts: dict[str, NeuralModel], folder: Path
+    recipe: DraftsRecipe, data: PairData, target: NeuralModel, drafts: dict[str, NeuralModel | NGram], folder: Path
 ) -> dict[str, Any]:
     """``card.json`` of a folder of drafts; returns it. ``drafts`` by name; the pair's own is called ``shipped``."""
     with torch.inference_mode():
-        histories = Histories.of(target, data.median_events, recipe.seed, SEQUENCES, CONTEXTS)
+        histories = histories_of(target, data.median_events, recipe.seed, SEQUENCES, CONTEXTS)
         found = {name: histories.acceptance(draft) for name, draft in drafts.items()}
         of_target = sequence_nll(target, data.test)
-        nll = {name: sequence_nll(draft, data.test) for name, draft in drafts.items()}
-        worth = {name: _worth(draft, found[name], nll[name], of_target, histories, data) for name, draft in drafts.items()}
+        nll = {name: _sequence_nll(draft, data.test) for name, draft in drafts.items()}
+        worth = {
+            name: _worth(draft, target, found[name], nll[name] - of_target, nll[name], histories, data)
+            for name, draft in drafts.items()
+        }
     for name, entry in worth.items():
         like = recipe.drafts[name].like if name in recipe.drafts else None
         if like in drafts:
@@ -103,6 +83,7 @@ def write_draft_card(
                 "like": like,
                 "nll": ratio_interval(nll[name] - nll[str(like)], data.test.lengths),
                 "event": histories.mean(found[name].two_step - found[str(like)].two_step),
+                "joint": histories.mean(found[name].joint - found[str(like)].joint),
             }
     out = {
         "pair": recipe.pair,
@@ -120,22 +101,40 @@ def write_draft_card(
     return out
 
 
-def _worth(
-    draft: NeuralModel, found: ExactAcceptance, nll: FloatArray, of_target: FloatArray, histories: Histories, data: PairData
-) -> dict[str, Any]:
+def _sequence_nll(draft: NeuralModel | NGram, data: EventBatch) -> FloatArray:
+    """As ``fit.sequence_nll``, of counts too."""
+    if not isinstance(draft, NGram):
+        return sequence_nll(draft, data)
+    scores = draft.score(data)
+    events = -(scores.log_density + np.log(scores.type_probs[np.arange(data.n_events), data.types]))
+    total = np.bincount(data.sequence_index, weights=events, minlength=len(data)).astype(np.float64)
+    return total if scores.crossing_cdf is None else total - np.log1p(-scores.crossing_cdf)
+
+
+def _own_parameters(draft: NeuralModel | NGram) -> int:
+    """Numbers in the draft's file; an early exit takes the others from its target."""
+    if isinstance(draft, NGram):
+        return draft.n_parameters
     own = getattr(draft, "is_own", lambda _name: True)
+    return sum(w.numel() for key, w in draft.named_parameters() if own(key))
+
+
+def _worth(
+    draft: NeuralModel | NGram, target: NeuralModel, found: ExactAcceptance, behind: FloatArray, nll: FloatArray,
+    histories: Histories, data: PairData,
+) -> dict[str, Any]:  # fmt: skip
     return {
         "parameters": draft.n_parameters,
-        "own_parameters": sum(w.numel() for key, w in draft.named_parameters() if own(key)),
+        "own_parameters": _own_parameters(draft),
         "nll": ratio_interval(nll, data.test.lengths),
-        "nll_minus_target": ratio_interval(nll - of_target, data.test.lengths),
+        "nll_minus_target": ratio_interval(behind, data.test.lengths),
         "acceptance": {
             "event": histories.mean(found.two_step),
             "joint": histories.mean(found.joint),
             "gap": histories.mean(found.gap),
-            "type": _of_types(found, histories),
+            "type": histories.mean(found.two_step, found.gap),  # a gap that is refused asks no type
         },
-        "step_us": round(step_microseconds(draft), 1),
+        "step_us": round(step_microseconds(draft, target), 1),
     }
 
 
@@ -149,9 +148,3 @@ def _origin(path: Path) -> dict[str, Any]:
         "fit": {k: v for k, v in about["fit"].items() if k != "history"},
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
-
-
-def _of_types(found: ExactAcceptance, histories: Histories) -> dict[str, float]:
-    """Types accepted once their gap is: a ratio of means, for a gap that is refused asks no type."""
-    event, gap = (v.reshape(len(histories.events), -1).sum(axis=1) for v in (found.two_step, found.gap))
-    return ratio_interval(event, gap)

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from reference_impls.training.recipe import RECIPES, FitRecipe, Strict, override
 from tppsd_bench.errors import InputError
@@ -30,13 +30,29 @@ class DraftSpec(Strict):
     """One draft. ``like`` another: what is not said here is as there, the seed with it, so that the two differ in nothing else."""
 
     like: str | None = None
-    architecture: Literal["thp", "sahp", "attnhp", "lstm", "gru", "convolution", "renewal", "early_exit"] | None = None
+    architecture: Literal["thp", "sahp", "attnhp", "lstm", "gru", "convolution", "renewal", "early_exit", "ngram"] | None = None
     args: dict[str, Any] = Field(default_factory=dict)
-    """Of the encoder; of an early exit, ``exit_after``."""
+    """Of the encoder; of an early exit, ``exit_after``; of an n-gram, which is counted and not fitted, ``order`` and ``kappas``."""
+    head: Literal["token_joint", "token_factorised"] | None = None
+    """Of a draft over tokens, where it is not to have its target's."""
     head_args: dict[str, Any] = Field(default_factory=dict)
     fit: DraftFitRecipe | None = None
     seed: int | None = None
     distill: DistillRecipe | None = None
+
+    @model_validator(mode="after")
+    def _counted_or_fitted(self) -> DraftSpec:
+        if self.architecture == "ngram" and (self.head, self.fit, self.distill, self.head_args) != (None, None, None, {}):
+            raise ValueError("an n-gram is counted: it takes args (order, kappas), but no head, head_args, fit or distill")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _record(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Files of drafts with their target's head say nothing of heads."""
+        out: dict[str, Any] = plain(self)
+        if self.head is None:
+            del out["head"]
+        return out
 
 
 class DraftsRecipe(Strict):
@@ -58,6 +74,8 @@ class DraftsRecipe(Strict):
         for name, spec in self.drafts.items():
             if spec.like is not None and (spec.like not in self.drafts or self.drafts[spec.like].like is not None):
                 raise ValueError(f"drafts.{name}.like = {spec.like!r} is no draft described in full here")
+            if spec.like is not None and "ngram" in (spec.architecture, self.drafts[spec.like].architecture):
+                raise ValueError(f"drafts.{name}.like: an n-gram is counted, not fitted; it is described in full, by itself")
             if spec.like is None and spec.architecture is None:
                 raise ValueError(f"drafts.{name} needs an architecture, or to be like another")
             if name in ("shipped", "stress", "card"):
@@ -70,9 +88,12 @@ class DraftsRecipe(Strict):
         """The draft with everything filled in that it takes from another, or from the recipe."""
         spec = self.drafts[name]
         like = self.drafts[spec.like] if spec.like else spec
+        if spec.architecture == "ngram":
+            return spec.model_copy(update={"seed": None})
         return DraftSpec(
             architecture=spec.architecture or like.architecture,
             args={**like.args, **spec.args},
+            head=spec.head or like.head,
             head_args={**self.head_args, **like.head_args, **spec.head_args},
             fit=spec.fit or like.fit or self.fit,
             seed=next(seed for seed in (spec.seed, like.seed, self.seed) if seed is not None),

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from reference_impls.drafts.files import FOLDER, about_draft, load_draft, network_of, save_draft
+from reference_impls.drafts.ngram import NGram, fit_ngram
 from reference_impls.encoders import ENCODERS
 from reference_impls.encoders.stepwise import StepEncoder
 from reference_impls.network import NeuralModel
@@ -27,6 +28,7 @@ from reference_impls.training.fit import FitPlan, Progress, fit
 from reference_impls.training.pair import CLOCK, PairData, load_network, process_data
 from reference_impls.training.recipe import Recipe
 from tppsd_bench.errors import InputError
+from tppsd_bench.events import EventBatch
 from tppsd_bench.results import to_json
 
 
@@ -55,8 +57,10 @@ def build_draft(spec: DraftSpec, name: str, data: PairData, target: NeuralModel,
     head_args = dict(spec.head_args)
     if target.buckets is not None:  # the tokens of a pair are shared
         head_args["buckets"] = target.config["head_args"]["buckets"]
+    elif spec.head is not None:
+        raise InputError(f"{name}: head = {spec.head!r}, but the target {target.name} is in continuous time; leave `head` out.")
     config: dict[str, Any] = {
-        "name": name, "n_types": first.n_types, "head": target.config.get("head", "mixture"), "head_args": head_args,
+        "name": name, "n_types": first.n_types, "head": spec.head or target.config.get("head", "mixture"), "head_args": head_args,
     }  # fmt: skip
     if spec.architecture == "early_exit":
         config |= spec.args
@@ -73,6 +77,20 @@ def build_draft(spec: DraftSpec, name: str, data: PairData, target: NeuralModel,
     model.head.log_mean.fill_(float(logs.mean()))
     model.head.log_std.fill_(float(logs.std()))
     return model
+
+
+def count_draft(spec: DraftSpec, name: str, data: PairData, target: NeuralModel, epochs: int) -> NGram:
+    """An n-gram over the target's tokens: counts of every epoch's sequences, kappa by the validation sequences."""
+    if target.buckets is None:
+        raise InputError(f"{name}: an n-gram needs a target over tokens; {target.name} is in continuous time.")
+    few = epochs if data.process is not None else 1
+    try:
+        model = fit_ngram(
+            EventBatch.concat([data.epoch(i) for i in range(few)]), target.buckets, validation=data.validation, **spec.args
+        )
+    except TypeError as error:
+        raise InputError(f"{name}: no n-gram from its args: {error}.") from error
+    return replace(model, name=name)
 
 
 def train_drafts(
@@ -92,6 +110,10 @@ def train_drafts(
         about = to_json({"spec": spec.model_dump(), "data": recipe.data_epochs})
         if resume and path.is_file() and about_draft(path).get("recipe") == about:
             continue
+        if spec.architecture == "ngram":
+            counted = count_draft(spec, f"{recipe.pair}.{name}", data, target, recipe.data_epochs)
+            save_draft(counted, path, recipe=about, fit={"kappa": counted.kappa})
+            continue
         model = build_draft(spec, f"{recipe.pair}.{name}", data, target, int(spec.seed or 0))
         path.parent.mkdir(parents=True, exist_ok=True)
         state = path.with_suffix(".state.pt")
@@ -105,7 +127,7 @@ def train_drafts(
         )  # fmt: skip
         save_draft(model, path, recipe=about, fit=to_json(result))
         state.unlink(missing_ok=True)
-    drafts = {"shipped": load_network(out / "draft.safetensors")}
+    drafts: dict[str, NeuralModel | NGram] = {"shipped": load_network(out / "draft.safetensors")}
     drafts |= {path.stem: load_draft(path, target) for path in sorted((out / FOLDER).glob("*.safetensors"))}
     return write_draft_card(recipe, data, target, drafts, out / FOLDER)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from reference_impls.drafts.files import about_draft, load_draft, save_draft
 from reference_impls.drafts.ngram import NGram, fit_ngram
 from reference_impls.pairs import Pair, load_pair
 from reference_impls.samplers.policy import FixedK
@@ -129,6 +132,26 @@ def test_as_a_draft_it_leaves_the_targets_law(pair, model, rule):
     exact = Speculative(pair.target, model, FixedK(4), rule, TokenResidual())
     assert q(draw(exact, 100, 40, name), name) > FALSE_ALARM
     assert q(draw(TargetOnly(model), 100, 40, name), name) < 1e-9
+
+
+def test_a_file_holds_the_same_law_and_belongs_to_its_buckets(pair, model, tmp_path):
+    """Counts are whole numbers and the frequencies go as they are: nothing is lost, not a bit."""
+    path = tmp_path / "ngram.safetensors"
+    save_draft(model, path, fit={"kappa": model.kappa})
+    assert about_draft(path)["fit"] == {"kappa": model.kappa}
+    test = draw(pair.sampler("target_only"), 5, 40, "n-gram file")
+    again = load_draft(path, pair.target)
+    assert isinstance(again, NGram)
+    assert (again.order, again.kappa, again.n_parameters) == (model.order, model.kappa, model.n_parameters)
+    np.testing.assert_array_equal(again.conditionals(test).logits, model.conditionals(test).logits)
+    alone = fit_ngram(test, pair.target.buckets, order=1)
+    save_draft(alone, path)
+    np.testing.assert_array_equal(load_draft(path, pair.target).initial(1).logits, alone.initial(1).logits)
+    toy = load_pair("toy-marked")
+    with pytest.raises(InputError, match="over 24 tokens, but the target has 9 buckets x 3 types"):
+        load_draft(path, discretised_pair(toy, buckets_of_model(toy.target, 9)).target)
+    with pytest.raises(InputError, match="is in continuous time"):
+        load_draft(path, SimpleNamespace(buckets=None, name="continuous"))
 
 
 def test_nothing_to_count_is_a_sentence(pair):

@@ -15,7 +15,9 @@ from safetensors.torch import load_file
 import reference_impls.training.draft_figures as figures
 import reference_impls.training.pair as pair_module
 from reference_impls.drafts.files import about_draft
+from reference_impls.drafts.ngram import NGram
 from reference_impls.pairs import CHECKPOINTS, load_pair
+from reference_impls.tokens.point import token_acceptance
 from reference_impls.training.cli import train
 from reference_impls.training.draft_recipe import draft_recipe_names, is_draft_recipe, load_draft_recipe
 from reference_impls.training.drafts import pair_data, train_drafts
@@ -23,7 +25,7 @@ from reference_impls.training.fit import fit
 from reference_impls.training.pair import load_network, process_data, train_pair
 from reference_impls.training.recipe import Recipe
 from tppsd_bench.errors import InputError
-from tppsd_bench.protocols import SampleRequest, Stop
+from tppsd_bench.protocols import SampleRequest, Scores, Stop
 from tppsd_bench.streams import StreamKey
 
 HAWKES = {"mu": [0.2, 0.1], "alpha": [[0.5, 0.2], [0.2, 0.4]], "beta": [[1.0, 1.0], [1.0, 1.0]]}
@@ -51,6 +53,14 @@ architecture = "early_exit"
 args = {{ exit_after = 1 }}
 [drafts.renewal]
 architecture = "renewal"
+"""
+OVER_TOKENS = """
+[drafts.gru-joint]
+like = "gru"
+head = "token_joint"
+[drafts.ngram]
+architecture = "ngram"
+args = { order = 2 }
 """
 NAMES = ["early-exit", "gru", "gru-distilled", "renewal"]
 
@@ -150,7 +160,7 @@ def test_the_card_says_what_each_draft_is_worth(trained):
 
 def test_acceptance_of_the_target_by_itself_is_one(trained):
     target = load_network(trained[0] / "target.safetensors")
-    histories = figures.Histories.of(target, 12, 1, 5, 4)
+    histories = figures.histories_of(target, 12, 1, 5, 4)
     assert len(histories.law) == 20
     mean = histories.mean(histories.acceptance(target).two_step)
     assert mean["value"] == pytest.approx(1.0, abs=1e-9)
@@ -163,13 +173,47 @@ def test_a_pair_over_tokens_gets_drafts_over_its_tokens(small, tmp_path):
     recipe = Recipe.model_validate({**parts, "target": {**NETWORK, **head}, "draft": {**NETWORK, **head}})
     train_pair(recipe, process_data(recipe), tmp_path / "tokens")
     path = tmp_path / "drafts.toml"
-    path.write_text(RECIPE.format(pair=tmp_path / "tokens").replace("n_components = 2", "hidden = 4"))
+    path.write_text(RECIPE.format(pair=tmp_path / "tokens").replace("n_components = 2", "hidden = 4") + OVER_TOKENS)
     train(str(path), quiet=True)
     pair = load_pair(str(tmp_path / "tokens"))
-    for name in NAMES:
+    card = json.loads((tmp_path / "tokens" / "drafts" / "card.json").read_text())
+    assert [pair.drafts[name].head.joint for name in ("gru", "gru-joint")] == [False, True]
+    assert card["drafts"]["gru-joint"]["minus_like"]["joint"]["value"] == pytest.approx(
+        card["drafts"]["gru-joint"]["acceptance"]["joint"]["value"] - card["drafts"]["gru"]["acceptance"]["joint"]["value"]
+    )
+    ngram, entry = pair.drafts["ngram"], card["drafts"]["ngram"]
+    assert isinstance(ngram, NGram)
+    assert ngram.order == 2
+    events = 2 * 24 * 12  # both epochs of the recipe are counted
+    assert sum(counts.sum() for context, (_, counts) in ngram.counts.items()) == events
+    assert (entry["fit"], entry["parameters"], entry["distill"]) == ({"kappa": ngram.kappa}, ngram.n_parameters, None)
+    scored = ngram.score(process_data(recipe).test)
+    assert entry["nll"]["value"] == pytest.approx(-np.mean(scored.log_density + np.log(own_types(scored, recipe))), rel=1e-12)
+    for name in [*NAMES, "gru-joint", "ngram"]:
         assert pair.drafts[name].buckets.same_as(pair.target.buckets)
         run = pair.sampler("speculative", draft=name, k=3).sample(SampleRequest(2, Stop(n_events=6), StreamKey(cell="tokens")))
         assert run.events.lengths.tolist() == [6, 6]
+
+
+def own_types(scores: Scores, recipe: Recipe) -> np.ndarray:
+    types = process_data(recipe).test.types
+    return scores.type_probs[np.arange(len(types)), types]
+
+
+def test_exact_acceptance_of_a_card_is_that_over_tokens(small, tmp_path):
+    """Quadrature, which knows nothing of tokens, and the sum over tokens give one number."""
+    head = {"head": "token_joint"}
+    data = {"process": "hawkes", "params": HAWKES, "n_events": 12, "sequences": 24}
+    parts = {"name": "tokens", "title": "Tokens", "data": data, "buckets": {"n": 30}}
+    plain = {**NETWORK, "head_args": {}}
+    recipe = Recipe.model_validate({**parts, "target": {**plain, **head}, "draft": {**plain, "head": "token_factorised"}})
+    train_pair(recipe, process_data(recipe), tmp_path / "tokens")
+    pair = load_pair(str(tmp_path / "tokens"))
+    histories = figures.histories_of(pair.target, 12, 3, 4, 4)
+    found = histories.acceptance(pair.drafts["shipped"])
+    exact = token_acceptance(histories.law, pair.drafts["shipped"].conditionals(histories.events).take(histories.at))
+    for part in ("gap", "joint", "two_step"):
+        np.testing.assert_allclose(getattr(found, part), getattr(exact, part), atol=1e-9)
 
 
 # -- determinism ------------------------------------------------------------------------------------------------------------
@@ -224,7 +268,8 @@ def test_shipped_recipes_name_a_pair_and_every_draft_that_ships(name):
     components = about["recipe"]["target"]["head_args"]
     assert recipe.head_args.get("types_given_gap", False) == components.get("types_given_gap", False)
     for draft in recipe.drafts:
-        assert recipe.described(draft).fit is not None
+        described = recipe.described(draft)
+        assert (described.fit is None) == (described.architecture == "ngram")
 
 
 SHIPPED = sorted(CHECKPOINTS.glob("*/drafts/card.json"))
@@ -251,6 +296,8 @@ def test_a_shipped_card_belongs_to_its_files_and_its_recipe(path):
         ("pair = 'tiny'\nonly = ['b']\n[drafts.a]\narchitecture = 'gru'", "the recipe's drafts are a"),
         ("pair = 'tiny'\n[drafts.a]\narchitecture = 'gru'\ndistill = { weight = 2.0 }", "less than or equal to 1"),
         ("pair = 'tiny'\n[drafts.a]\narchitecture = 'rnn'", "drafts.a.architecture"),
+        ("pair = 'tiny'\n[drafts.a]\narchitecture = 'ngram'\nhead = 'token_joint'", "an n-gram is counted: it takes args"),
+        ("pair = 'tiny'\n[drafts.a]\narchitecture = 'ngram'\n[drafts.b]\nlike = 'a'", "drafts.b.like: an n-gram is counted"),
     ],
 )
 def test_a_wrong_recipe_is_a_sentence(text, message, tmp_path):
@@ -264,6 +311,13 @@ def test_wrong_arguments_folders_and_missing_data_are_sentences(trained, recipe_
     recipe = load_draft_recipe(recipe_file, {"drafts.gru.args": {"width": 3}, "only": ["gru"]})
     with pytest.raises(InputError, match=r"no gru from its args and head_args: .*width"):
         train_drafts(recipe, pair_data(recipe), tmp_path / "one")
+    for change, said in (
+        ({"drafts.gru.head": "token_joint"}, r"gru: head = 'token_joint', but the target .* is in continuous time"),
+        ({"drafts.gru": {"architecture": "ngram"}}, "gru: an n-gram needs a target over tokens"),
+    ):
+        recipe = load_draft_recipe(recipe_file, {**change, "drafts.gru-distilled": {"architecture": "gru"}, "only": ["gru"]})
+        with pytest.raises(InputError, match=said):
+            train_drafts(recipe, pair_data(recipe), tmp_path / "one")
     other = tmp_path / "other"
     other.mkdir()
     for name in ("target.safetensors", "draft.safetensors"):

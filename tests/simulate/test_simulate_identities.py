@@ -34,6 +34,8 @@ CASES: dict[str, Process] = {
     ),
     "renewal": make("renewal", locations=[0.0, -2.0], scales=[1.0, 0.5], weights=[0.6, 0.4], type_probs=[0.7, 0.3]),
     "renewal, Markov types": make("renewal", locations=-0.2, scales=0.6, type_probs=[[0.8, 0.2], [0.3, 0.7]]),
+    "echo": make("echo", lag=3, location=-0.2, scale=0.6, echo=-0.7, type_probs=[0.6, 0.3, 0.1], type_echo=0.5),
+    "echo of the last event": make("echo", lag=1, location=0.0, scale=0.4, echo=0.9),
 }
 every_case = pytest.mark.parametrize("process", CASES.values(), ids=CASES)
 KEY = StreamKey(seed=11, suite="tests", cell="simulate identities")
@@ -125,7 +127,19 @@ def reference_intensity(process: Process) -> Intensity:
             return np.asarray(hazard * p["type_probs"])
         return np.asarray(hazard * (p["type_probs"][types[-1]] if types else np.array([0.6, 0.4])))  # stationary law
 
-    chosen = {"poisson": poisson, "hawkes": hawkes, "self_correcting": self_correcting, "renewal": renewal}
+    def echo(t: float, times: list[float], types: list[int]) -> np.ndarray:
+        gaps, lag, mean, scale = np.diff([0.0, *times]), p["lag"], p["location"], p["scale"]
+        repeats = len(times) >= lag
+        if repeats:
+            mean, scale = mean + p["echo"] * (np.log(gaps[-lag]) - mean), scale * np.sqrt(1 - p["echo"] ** 2)
+        gap = max(t - (times[-1] if times else 0.0), 1e-300)
+        z = (np.log(gap) - mean) / scale
+        probs = np.atleast_1d(p["type_probs"])
+        if repeats:
+            probs = p["type_echo"] * np.eye(m)[types[-lag]] + (1 - p["type_echo"]) * probs
+        return np.asarray(norm.pdf(z) / (scale * gap * norm.sf(z)) * probs)
+
+    chosen = {"poisson": poisson, "hawkes": hawkes, "self_correcting": self_correcting, "renewal": renewal, "echo": echo}
     return chosen[process.kind]
 
 
@@ -180,6 +194,16 @@ def test_ragged_scores_equal_those_of_each_sequence_alone(process: Process) -> N
     assert np.array_equal(process.score(batch).cdf, np.concatenate([s.cdf for s in alone]))
 
 
+@every_case
+def test_states_give_the_laws_of_the_walk_through_the_events(process: Process) -> None:
+    """``states`` may keep less than a walk does, but nothing that the next law looks at."""
+    batch = process.simulate(7, Stop(horizon=6.0), KEY)
+    gaps = np.full(batch.n_events, 0.7), np.full(7, 0.7)
+    for one, two, gap in zip(process.states(batch), Process.states(process, batch), gaps, strict=True):
+        for found, expected in zip(process.law(one, gap), process.law(two, gap), strict=True):
+            assert np.array_equal(found, expected)
+
+
 # -- the draw inverts the compensator ---------------------------------------------------------------------------------------
 uniform = st.floats(2.0**-54, 1 - 2.0**-53)
 
@@ -211,6 +235,15 @@ def test_self_correcting_gaps_invert_the_compensator(u: float, stress: float) ->
     assert process.law(np.array([stress]), gap).compensator[0] == pytest.approx(-np.log(u), rel=1e-12)
 
 
+@settings(max_examples=100, deadline=None)
+@given(u=uniform, past=st.floats(-20.0, 20.0), echo=st.floats(-0.99, 0.99))
+def test_echo_gaps_invert_the_compensator(u: float, past: float, echo: float) -> None:
+    process = make("echo", lag=2, location=0.3, scale=0.5, echo=echo)
+    state = np.array([[[past, 0.0], [9.0, 0.0]]])
+    gap, _ = process.draw(state, np.array([[u, 0.5]]))
+    assert process.law(state, gap).compensator[0] == pytest.approx(-np.log1p(-u), rel=1e-6)
+
+
 # -- refusals -----------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("kind", "params", "sentence"),
@@ -227,6 +260,10 @@ def test_self_correcting_gaps_invert_the_compensator(u: float, stress: float) ->
         ("renewal", {"locations": 0.0, "scales": 1.0, "type_probs": [0.5, 0.4]}, "sums to 0.9"),
         ("renewal", {"locations": [0.0, 1.0], "scales": [1.0]}, "2 locations, 1 scales and 1 weights"),
         ("renewal", {"locations": np.nan, "scales": 1.0}, "entry nan"),
+        ("echo", {"lag": 2.5, "location": 0.0, "scale": 1.0, "echo": 0.5}, "whole number of events"),
+        ("echo", {"lag": 0, "location": 0.0, "scale": 1.0, "echo": 0.5}, "lag has the entry 0"),
+        ("echo", {"lag": 2, "location": 0.0, "scale": 1.0, "echo": 1.0}, "repeats the first events for ever"),
+        ("echo", {"lag": 2, "location": 0.0, "scale": [1.0, 2.0], "echo": 0.5}, "scale has 2 entries; expected one"),
         ("cox", {}, "no process named 'cox'; the known ones are poisson, hawkes"),
         ("poisson", {"speed": 1.0}, "cannot be made from the parameters"),
     ],

@@ -13,7 +13,7 @@ from scipy.stats import kstest, norm
 
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import Stop
-from tppsd_bench.simulate import ExponentialHawkes, LogNormalRenewal, Process, make
+from tppsd_bench.simulate import EchoRenewal, ExponentialHawkes, LogNormalRenewal, Process, make
 from tppsd_bench.streams import StreamKey
 
 ALPHA, Z = 5.7e-7, 5.0
@@ -38,6 +38,10 @@ RIGHT_AND_WRONG: dict[str, tuple[Process, Process]] = {
     "renewal, Markov types": (
         make("renewal", locations=[0.0, -2.0], scales=[1.0, 0.5], weights=[0.6, 0.4], type_probs=[[0.8, 0.2], [0.3, 0.7]]),
         make("renewal", locations=[0.0, -2.0], scales=[1.1, 0.5], weights=[0.6, 0.4], type_probs=[[0.7, 0.3], [0.3, 0.7]]),
+    ),
+    "echo": (
+        make("echo", lag=20, location=-0.3, scale=0.8, echo=0.8, type_probs=[0.6, 0.4], type_echo=0.6),
+        make("echo", lag=20, location=-0.3, scale=0.8, echo=0.7, type_probs=[0.6, 0.4], type_echo=0.6),
     ),
 }
 every_pair = pytest.mark.parametrize("name", RIGHT_AND_WRONG)
@@ -192,3 +196,35 @@ def test_renewal_gaps_and_types_have_their_closed_form_moments() -> None:
     stayed = batch.types[later][batch.types[later - 1] == 0] == 0
     assert abs(stayed.mean() - 0.8) / np.sqrt(0.16 / len(stayed)) < Z
     assert abs(stayed.mean() - 0.77) / np.sqrt(0.16 / len(stayed)) > Z
+
+
+def test_echo_has_its_stationary_rate_its_correlation_and_its_information() -> None:
+    """In closed form: every gap log-normal by itself, memory at the lag and nowhere else, and its worth in nats an event."""
+    process = make("echo", lag=30, location=-0.3, scale=0.8, echo=0.8, type_probs=[0.6, 0.4], type_echo=0.6)
+    assert isinstance(process, EchoRenewal)
+    n, length = 1500, 90
+    batch = process.simulate(n, Stop(n_events=length), key("echo moments"))
+    x = (np.log(batch.gaps).reshape(n, length) + 0.3) / 0.8
+    assert process.mean_gap == pytest.approx(np.exp(-0.3 + 0.32))
+    each = batch.gaps.reshape(n, length).mean(axis=1)  # gaps of a sequence are not independent: errors over sequences
+    assert abs(each.mean() - process.mean_gap) / (each.std() / np.sqrt(n)) < Z
+    for rows in (slice(0, 30), slice(30, 60), slice(60, 90)):  # stationary from the first event on
+        assert abs((x[:, rows] ** 2).mean() - 1) / np.sqrt(2 / (30 * n)) < Z
+
+    def correlation_z(lag: int, expected: float) -> float:
+        products = (x[:, lag:] * x[:, :-lag]).mean(axis=1)
+        return float((products.mean() - expected) / (products.std() / np.sqrt(n)))
+
+    assert abs(correlation_z(30, 0.8)) < Z
+    assert abs(correlation_z(60, 0.64)) < Z
+    assert max(abs(correlation_z(lag, 0.0)) for lag in (1, 2, 15, 29, 31, 45)) < Z
+    assert abs(correlation_z(30, 0.75)) > Z
+    types = batch.types.reshape(n, length)
+    same = (types[:, 30:] == types[:, :-30]).mean(axis=1)
+    assert abs(same.mean() - (0.6 + 0.4 * 0.52)) / (same.std() / np.sqrt(n)) < Z
+    blind = make("renewal", locations=-0.3, scales=0.8, type_probs=[0.6, 0.4])
+    lead = (process.event_log_likelihood(batch) - blind.event_log_likelihood(batch)).reshape(n, length)
+    assert lead[:, :30] == pytest.approx(0.0, abs=1e-12)
+    worth = lead[:, 30:].mean(axis=1)
+    assert abs(worth.mean() - process.information) / (worth.std() / np.sqrt(n)) < Z
+    assert abs(worth.mean() - 1.03 * process.information) / (worth.std() / np.sqrt(n)) > Z

@@ -7,17 +7,20 @@ from typing import Any
 from tppsd_bench.errors import InputError
 from tppsd_bench.simulate.base import EventLaw, Process
 from tppsd_bench.simulate.baseline import renewal_baseline
+from tppsd_bench.simulate.echo import EchoRenewal
 from tppsd_bench.simulate.hawkes import ExponentialHawkes
 from tppsd_bench.simulate.poisson import InhomogeneousPoisson
 from tppsd_bench.simulate.renewal import LogNormalRenewal
 from tppsd_bench.simulate.self_correcting import SelfCorrecting
 
 PROCESSES: dict[str, type[Process]] = {
-    process.kind: process for process in (InhomogeneousPoisson, ExponentialHawkes, SelfCorrecting, LogNormalRenewal)
+    process.kind: process
+    for process in (InhomogeneousPoisson, ExponentialHawkes, SelfCorrecting, LogNormalRenewal, EchoRenewal)
 }
 
 __all__ = [
     "PROCESSES",
+    "EchoRenewal",
     "EventLaw",
     "ExponentialHawkes",
     "InhomogeneousPoisson",
