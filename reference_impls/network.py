@@ -166,8 +166,13 @@ class NeuralModel(nn.Module):
 
     @torch.inference_mode()
     def law_after(self, gaps: FloatArray, types: IntArray, lengths: IntArray) -> LogNormalMixture:
-        context = self._contexts(gaps, types)[torch.arange(len(gaps)), torch.from_numpy(lengths - 1)]
-        return self.head.law(self.head(context).cpu().numpy())
+        return self.laws_at(gaps, types, lengths[:, None] - 1)
+
+    @torch.inference_mode()
+    def laws_at(self, gaps: FloatArray, types: IntArray, columns: IntArray) -> LogNormalMixture:
+        """The laws after the events in these (n, m) columns of the (n, L) arrays, recomputed from nothing; row ``i * m + j``."""
+        context = self._contexts(gaps, types)[torch.arange(len(gaps))[:, None], torch.from_numpy(columns)]
+        return self.head.law(self.head(context.flatten(0, 1)).cpu().numpy())
 
     # -- scoring ------------------------------------------------------------------------------------------------------
     @torch.inference_mode()

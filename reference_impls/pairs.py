@@ -1,7 +1,8 @@
 """Pairs: a target, its shipped draft and its stress draft, by name or by folder. ``names`` and ``card`` need no torch.
 
 Toy pairs are float64 numpy. The shipped pairs live in ``reference_impls/checkpoints/<name>``; a folder written by ``train`` works alike;
-``release:ENCODER:DATASET:FOLDER`` names a pair of the public release's state dicts (see ``reference_impls.release``).
+``release:ENCODER:DATASET:FOLDER`` names a pair of the public release's state dicts (see ``reference_impls.release``), and
+``tokens:STRATEGY:N:PAIR`` a continuous pair in N time buckets (see ``reference_impls.tokens.named``).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reference_impls.drafts.files import FOLDER, Drafts, draft_names
+from reference_impls.untrained import UNTRAINED, untrained_pair
 from tppsd_bench.errors import InputError
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 
-Kind = Literal["speculative", "target_only", "target_only_recompute", "draft_only"]
+Kind = Literal["speculative", "speculative_recompute", "target_only", "target_only_recompute", "draft_only"]
 
 _TOYS: dict[str, dict[str, Any]] = {
     "toy-marked": {
@@ -29,6 +31,7 @@ _TOYS: dict[str, dict[str, Any]] = {
     },
     "toy-gap-types": {"title": "Toy: three types, conditioned on the gap", "n_types": 3, "types_given_gap": True},
     "toy-univariate": {"title": "Toy: one type", "n_types": 1, "types_given_gap": False},
+    "toy-many-types": {"title": "Toy: fifty types, independent of the gap", "n_types": 50, "types_given_gap": False},
     "toy-slow-clock": {
         "title": "Toy: three types, gaps of e^101 time units",
         "n_types": 3,
@@ -46,7 +49,7 @@ _TOYS: dict[str, dict[str, Any]] = {
 
 CLOSE = 0.15
 """Strength of the toys' third draft, so close to the target that rejection sampling of its residual takes long."""
-RELEASE = "release:"
+RELEASE, TOKENS = "release:", "tokens:"
 _RELEASE_TYPES = {"hawkes": 1, "poisson": 1, "multi": 2}
 """Number of types of the release's data sets."""
 
@@ -64,6 +67,10 @@ def card(name: str) -> dict[str, Any]:
                 "data": {"name": "closed form"}, "nll": {}, "size": "toy"}  # fmt: skip
     if name.startswith(RELEASE):
         return _release_card(name)
+    if name.startswith(TOKENS):
+        from reference_impls.tokens.named import card_of_tokens
+
+        return card_of_tokens(name)
     folder = Path(name) if Path(name).is_dir() else CHECKPOINTS / name
     path = folder / "card.json"
     if not path.is_file():
@@ -74,6 +81,24 @@ def card(name: str) -> dict[str, Any]:
         raise InputError(f"There is no pair {name!r}; known pairs: {', '.join(names())}, or a folder written by `train`.{hint}")
     out: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return out
+
+
+def drafts_of(name: str) -> list[str]:
+    """The drafts a pair has, by name, its weights unread: ``shipped``, ``stress``, and what lies beside its target."""
+    if name in _TOYS:
+        return ["shipped", "stress", "close"]
+    folder = Path(name) if Path(name).is_dir() else CHECKPOINTS / name
+    return ["shipped", "stress", *draft_names(folder)]
+
+
+def draft_cards(name: str) -> dict[str, Any]:
+    """What is known of a pair's drafts since their training, by name: ``nll``, ``nll_minus_target``, ...; empty where nothing is."""
+    folder = Path(name) if Path(name).is_dir() else CHECKPOINTS / name
+    path = folder / FOLDER / "card.json"
+    if not path.is_file():
+        return {}
+    known = json.loads(path.read_text(encoding="utf-8"))
+    return {**known["drafts"], **({"shipped": known["shipped"]} if known.get("shipped") else {})}
 
 
 def _release_card(name: str) -> dict[str, Any]:
@@ -101,9 +126,10 @@ class Pair:
     """The true process where it is known: a ``Target``."""
 
     def sampler(
-        self, kind: Kind, *, draft: str = "shipped", k: int = 5, rule: str = "leviathan_two_step", batch_size: int | None = None
-    ) -> Any:
-        """A reference sampler of this pair; a ``SamplerUnderTest``."""
+        self, kind: Kind, *, draft: str = "shipped", k: int = 5, rule: str = "leviathan_two_step", batch_size: int | None = None,
+        memory_limit: int | None = None,
+    ) -> Any:  # fmt: skip
+        """A reference sampler of this pair; a ``SamplerUnderTest``. ``memory_limit``: bytes for the work in flight."""
         from reference_impls.samplers.policy import AdaptiveK, FixedK
         from reference_impls.samplers.residual import ExactResidual
         from reference_impls.samplers.residual_tokens import TokenResidual
@@ -111,22 +137,28 @@ class Pair:
         from reference_impls.samplers.target_only import TargetOnly
         from reference_impls.samplers.verification import Joint, TwoStep
 
+        one_by_one = partial(TargetOnly, batch_size=batch_size, memory_limit=memory_limit)
         if kind == "target_only":
-            return TargetOnly(self.target, batch_size=batch_size)
+            return one_by_one(self.target)
         if kind == "target_only_recompute":
-            return TargetOnly(self.target, recompute=True, batch_size=batch_size)
+            return one_by_one(self.target, recompute=True)
         if kind == "draft_only":
-            return TargetOnly(self.drafts[draft], batch_size=batch_size)
+            return one_by_one(self.drafts[draft])
         rules: dict[str, type[TwoStep | Joint]] = {"leviathan_two_step": TwoStep, "leviathan_joint": Joint}
-        if kind != "speculative" or rule not in rules or draft not in self.drafts:
+        if kind not in ("speculative", "speculative_recompute") or rule not in rules or draft not in self.drafts:
             raise InputError(
                 f"Pair {self.name!r} has no sampler (kind {kind!r}, rule {rule!r}, draft {draft!r}); "
-                f"kinds: speculative, target_only, target_only_recompute, draft_only; rules: {', '.join(rules)}; "
+                f"kinds: speculative, speculative_recompute, target_only, target_only_recompute, draft_only; rules: {', '.join(rules)}; "
                 f"drafts: {', '.join(self.drafts)}."
             )
         policy = FixedK(k) if k > 0 else AdaptiveK()
         residual = ExactResidual() if getattr(self.target, "buckets", None) is None else TokenResidual()
-        return Speculative(self.target, self.drafts[draft], policy, rules[rule](), residual, batch_size)
+        target, proposing = self.target, self.drafts[draft]
+        if kind == "speculative_recompute":
+            from reference_impls.samplers.recompute import Recomputing
+
+            target, proposing = Recomputing(target), Recomputing(proposing)
+        return Speculative(target, proposing, policy, rules[rule](), residual, batch_size, memory_limit)
 
 
 def load_pair(name: str, device: str = "cpu") -> Pair:
@@ -152,6 +184,12 @@ def load_pair(name: str, device: str = "cpu") -> Pair:
         from reference_impls.release import release_pair
 
         return release_pair(name)
+    if name.startswith(TOKENS):
+        from reference_impls.tokens.named import pair_of_tokens
+
+        return pair_of_tokens(name, device)
+    if name.startswith(UNTRAINED):
+        return untrained_pair(name, device)
     from reference_impls.tokens.stress import TokenStress
     from reference_impls.training.pair import load_network
     from tppsd_bench.simulate import make

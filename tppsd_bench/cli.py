@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from tppsd_bench import __version__
+from tppsd_bench.cli_sample import sample
 from tppsd_bench.errors import Exit, InputError, RunBroken
 
 _PATIENCE = 5.0
@@ -85,6 +86,8 @@ class Duration(click.ParamType[float]):
 )
 @click.option("--pair", "pairs", multiple=True, metavar="NAME|DIR", help="Only these pairs; a folder is one that 'train' made.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Processes for law cells.  [default: 2, or fewer cores]")
+@click.option("--executor", type=click.Choice(["local", "dask"]), default="local", show_default=True, help="Who does the jobs.")
+@click.option("--scheduler", metavar="ADDRESS", help="Of the Dask cluster, e.g. tcp://10.0.0.1:8786.")
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder.  [default: reports/runs/SUITE-TIME]")
 @click.option("--seed", type=click.IntRange(0), help="Instead of the suite's seed.")
 @click.option("--device", default="cpu", show_default=True, help="Torch device.")
@@ -99,9 +102,9 @@ class Duration(click.ParamType[float]):
 @click.option("--json", "as_json", is_flag=True, help="Results as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @guarded
-def run(suite: str, pairs: tuple[str, ...], jobs: int | None, out: Path | None, seed: int | None, device: str,
-        settings: tuple[str, ...], events: int | None, seconds: float | None, profile: str, sequential: bool, resume: bool,
-        as_json: bool, quiet: bool) -> int:  # fmt: skip
+def run(suite: str, pairs: tuple[str, ...], jobs: int | None, executor: str, scheduler: str | None, out: Path | None,
+        seed: int | None, device: str, settings: tuple[str, ...], events: int | None, seconds: float | None, profile: str,
+        sequential: bool, resume: bool, as_json: bool, quiet: bool) -> int:  # fmt: skip
     """Run a suite: verdicts here, results and an HTML report in the run folder."""
     from tppsd_bench.progress import reporter
     from tppsd_bench.runner import execute, plan, present
@@ -114,13 +117,15 @@ def run(suite: str, pairs: tuple[str, ...], jobs: int | None, out: Path | None, 
         planned = present.planned(suite, settings, pairs, seed, device, events, seconds, profile)
     if not as_json:
         click.echo(plan.detectable(planned), err=quiet)
-    processes = execute.default_jobs() if jobs is None else jobs
     try:
-        with reporter(quiet) as say:
-            folder, cells = execute.execute(planned, name, jobs=processes, resume=resume, say=say)
+        with execute.executor_of(executor, scheduler, jobs) as doing, reporter(quiet) as say:
+            folder, cells = execute.execute(planned, name, resume=resume, say=say, executor=doing)
     except KeyboardInterrupt:
         _end_soon(Exit.BROKEN, f"Interrupted; finished cells are kept. Go on with: run --suite {suite} --out {name} --resume")
     return present.show_result(folder, cells, as_json=as_json)
+
+
+main.command()(guarded(sample))
 
 
 @main.command(name="list")
@@ -155,6 +160,40 @@ def report(folder: Path) -> None:
     from tppsd_bench.report.build import build_report
 
     click.echo(build_report(store.locate(folder)))
+
+
+@main.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--baseline", metavar="FILE|REV", help="A baseline's file, or a git revision, which is drawn and timed beside.")
+@click.option("--write-baseline", "write", metavar="FILE", type=click.Path(path_type=Path), help="Make this run the baseline.")
+@click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="The checks as JUnit XML.")
+@click.option("--markdown", metavar="FILE", type=click.Path(path_type=Path), help="The checks as a Markdown table.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON on standard output.")
+@guarded
+def gate(folder: Path, baseline: str | None, write: Path | None, junit: Path | None, markdown: Path | None,
+         as_json: bool) -> int:  # fmt: skip
+    """Judge a RUN of a suite with [study.gate] against a baseline: counts, law, drift, speed.
+
+    \b
+    python -m tppsd_bench run --suite gate --out reports/runs/now
+    python -m tppsd_bench gate reports/runs/now --baseline suites/baselines/gate.json
+    python -m tppsd_bench gate reports/runs/now --baseline main
+    """
+    from tppsd_bench.gate.command import run_gate
+
+    return run_gate(folder, baseline, write, junit, markdown, as_json=as_json)
+
+
+@main.command()
+@click.argument("first", metavar="RUN_A", type=click.Path(path_type=Path))
+@click.argument("second", metavar="RUN_B", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@guarded
+def compare(first: Path, second: Path, as_json: bool) -> int:
+    """Two runs side by side: verdicts, counts, effects, speedups, and differences with intervals."""
+    from tppsd_bench.gate.command import run_compare
+
+    return run_compare(first, second, as_json=as_json)
 
 
 @main.command(name="plan")
@@ -291,6 +330,46 @@ def certify(sampler: str, access: str, events: int | None, seconds: float | None
         sampler, access, events, seconds, length, horizon, seed, timeout, out, as_json=as_json, quiet=quiet,
         sequential=sequential,
     )  # fmt: skip
+
+
+@main.command()
+@click.argument("folder", required=False, metavar="[RUN]", type=click.Path(path_type=Path))
+@click.option("--pair", metavar="NAME|DIR", help="Measure this pair; with RUN, only this pair of the run.")
+@click.option(
+    "--draft", default="shipped", show_default=True, help="Draft of the pair; 'target': the target drafts for itself."
+)
+@click.option("--k", type=click.IntRange(1), help="K in use.  [default: 5, or the K that the run shows]")
+@click.option("--length", type=click.IntRange(2), metavar="N", help="Events of a sequence.  [default: the pair's, at most 100]")
+@click.option("--seed", type=click.IntRange(0), help="[default: 0]")
+@click.option("--time-budget", type=Duration(), metavar="1m", help="About how long to measure.  [default: 30s]")
+@click.option("--device", help="Torch device.  [default: cpu]")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@guarded
+def doctor(
+    folder: Path | None, pair: str | None, draft: str, k: int | None, as_json: bool, quiet: bool, **measuring: Any
+) -> int:
+    """Why does speculation not pay? The ordered diagnosis of a finished RUN, or of a pair, measured here.
+
+    \b
+    python -m tppsd_bench doctor --pair thp-hawkes
+    python -m tppsd_bench doctor reports/runs/calibration-20250301-091204
+
+    Exit codes: 0 healthy, 1 acceptance is low or speculation does not pay (the cause is named), 3 undecided.
+    """
+    from tppsd_bench.doctor import command
+    from tppsd_bench.progress import reporter
+
+    if folder is None and pair is None:
+        raise InputError("Say what to look at: the folder of a run, or --pair NAME ('list' names the pairs).")
+    if folder is not None:
+        found = command.of_run(folder, pair, draft, k, measuring)
+    else:
+        with reporter(quiet or as_json) as say:
+            found = [command.of_pair(str(pair), draft, k, say=say, **measuring)]
+    shown, code = command.output(found, as_json=as_json)
+    click.echo(shown)
+    return code
 
 
 @main.group()

@@ -48,6 +48,8 @@ class Law(Section):
     length: Positive | None = None
     """Events of a sequence; left out: the training median of the pair's card."""
     batch_size: Positive | None = 256
+    memory_limit: Positive | None = None
+    """Bytes that the sequences in work may take, of each sampler of a pair that knows the word; rows that do not fit wait."""
     n_permutations: Annotated[int, Field(ge=99)] = 9_999
     max_rounds: Annotated[int, Field(ge=1, le=3)] = 3
     """k of the confirmation on fresh seeds (1: no confirmation, the level is spent on one look)."""

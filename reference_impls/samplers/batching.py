@@ -1,4 +1,7 @@
-"""Requests larger than a batch are cut; prompts of length zero and others run apart. Streams make this invisible in the output."""
+"""Requests larger than a batch, or than memory, are cut; prompts of length zero and others run apart.
+
+Every sequence has its own stream, so none of this is visible in the output.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ from tppsd_bench.joining import join_runs
 from tppsd_bench.protocols import SampleRequest, SampleRun
 
 
-def run_in_batches(sample: Callable[[SampleRequest], SampleRun], request: SampleRequest, batch_size: int | None) -> SampleRun:
-    """Run ``sample`` on consecutive slices of at most ``batch_size`` sequences and join the results."""
+def run_in_batches(
+    sample: Callable[[SampleRequest], SampleRun], request: SampleRequest, batch_size: int | None, rows: int | None = None
+) -> SampleRun:
+    """Run ``sample`` on consecutive slices of at most ``batch_size`` sequences, or ``rows`` that fit memory; join the results."""
     check_number_of_prompts(request)
-    size = batch_size or request.n_sequences
+    size = min(batch_size or request.n_sequences, rows or request.n_sequences)
     prompt = request.prompt
     mixed = prompt is not None and len(prompt) > 1 and prompt.lengths.any() and not prompt.lengths.all()
     if mixed:

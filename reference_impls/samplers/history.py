@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from tppsd_bench.errors import InputError
 from tppsd_bench.events import EventBatch
 from tppsd_bench.protocols import BoolArray, FloatArray, IntArray, SampleRequest
 
+FIRST_GUESS = 256
+"""Events that a sequence is given room for where only its horizon is known."""
+Outputs = dict[int, tuple[FloatArray, IntArray]]
+"""Gaps and types of each finished sequence, by its number in the request."""
 COMPACT = 0.75
 """Finished rows are dropped once fewer than this share of the rows is still in work."""
 
@@ -23,8 +29,7 @@ class Histories:
         self.n_types = n_types
         self.stop = request.stop
         self.prompt_lengths = np.zeros(n, dtype=np.int64) if prompts is None else prompts.lengths
-        expected = request.stop.n_events or 256
-        width = int(self.prompt_lengths.max(initial=0)) + expected + slack
+        width = first_capacity(request, slack)
         self.gaps, self.types = np.zeros((n, width)), np.zeros((n, width), dtype=np.int64)
         if prompts is not None and prompts.n_events:
             _check_types(prompts, n_types)
@@ -59,10 +64,7 @@ class Histories:
     def commit(self, gaps: FloatArray, types: IntArray, counts: IntArray) -> IntArray:
         """Append ``counts[i]`` events to each row, up to its horizon; returns how many were kept (n,). Rows that end are marked."""
         n, m = gaps.shape
-        needed = int((self.lengths + counts).max()) + 1
-        if needed > self.gaps.shape[1]:
-            extra = max(needed, 2 * self.gaps.shape[1]) - self.gaps.shape[1]
-            self.gaps, self.types = np.pad(self.gaps, ((0, 0), (0, extra))), np.pad(self.types, ((0, 0), (0, extra)))
+        self.reserve(int((self.lengths + counts).max()) + 1)
         kept = np.where(self.finished, 0, counts)
         offered = np.arange(m) < kept[:, None]
         if self.stop.horizon is not None:
@@ -82,15 +84,43 @@ class Histories:
             self.finished |= self.generated >= self.stop.n_events
         return kept
 
+    def reserve(self, events: int) -> None:
+        """Room for ``events`` events a sequence; at least twofold growth, so that appending stays linear."""
+        if events > self.gaps.shape[1]:
+            extra = max(events, 2 * self.gaps.shape[1]) - self.gaps.shape[1]
+            self.gaps, self.types = np.pad(self.gaps, ((0, 0), (0, extra))), np.pad(self.types, ((0, 0), (0, extra)))
+
     def keep(self, rows: IntArray) -> None:
         """Go on with ``rows`` only."""
         for name in ("gaps", "types", "lengths", "prompt_lengths", "elapsed", "finished"):
             setattr(self, name, getattr(self, name)[rows])
 
+    def part(self, rows: IntArray) -> Histories:
+        """A copy that holds ``rows`` only."""
+        out = copy(self)
+        out.keep(rows)
+        return out
+
+    def retire(self, ids: IntArray, done: Outputs) -> IntArray:
+        """Hand the finished rows over to ``done``, by their number in the request (``ids``); gives the rows to go on with."""
+        for row in np.flatnonzero(self.finished):
+            done[int(ids[row])] = self.output(int(row))
+        return np.flatnonzero(~self.finished)
+
     def output(self, row: int) -> tuple[FloatArray, IntArray]:
         """The generated events of one row."""
         begin, end = int(self.prompt_lengths[row]), int(self.lengths[row])
         return self.gaps[row, begin:end].copy(), self.types[row, begin:end].copy()
+
+
+def longest_prompt(request: SampleRequest) -> int:
+    """Events of the longest prompt, 0 without one."""
+    return 0 if request.prompt is None else int(request.prompt.lengths.max(initial=0))
+
+
+def first_capacity(request: SampleRequest, slack: int) -> int:
+    """Events that a sequence is given room for at the start."""
+    return longest_prompt(request) + (request.stop.n_events or FIRST_GUESS) + slack
 
 
 def prompts_of(request: SampleRequest) -> EventBatch | None:
@@ -121,7 +151,7 @@ def _check_types(prompts: EventBatch, n_types: int) -> None:
         )
 
 
-def assemble(rows: dict[int, tuple[FloatArray, IntArray]], n: int, n_types: int, horizon: float | None) -> EventBatch:
+def assemble(rows: Outputs, n: int, n_types: int, horizon: float | None) -> EventBatch:
     """The batch of all sequences from each one's output."""
     lengths = np.array([len(rows[i][0]) for i in range(n)], dtype=np.int64)
     gaps = np.concatenate([rows[i][0] for i in range(n)]) if n else np.empty(0)

@@ -24,6 +24,8 @@ class Work:
     ids: IntArray
     """(n,) which sequence of the request each row is."""
     policy_state: FloatArray
+    capacity: int
+    """Events of a sequence that the caches have room for without growing."""
     round_index: int = 0
     counts: Counts = field(default_factory=Counts)
 
@@ -34,6 +36,14 @@ class Work:
         if len(rows):
             self.target_cache.keep(rows)
             self.draft_cache.keep(rows)
+
+    def outgrown(self, new: int) -> bool:
+        """Whether ``new`` more events make the caches grow; ``capacity`` is then what they grow to."""
+        needed = int(self.histories.lengths.max()) + new
+        if needed <= self.capacity:
+            return False
+        self.capacity = max(needed, 2 * self.capacity)
+        return True
 
 
 @dataclass

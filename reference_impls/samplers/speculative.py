@@ -18,13 +18,15 @@ on it; a stop rule that looks at committed events only cuts a sequence that has 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from reference_impls.base import Law, Model
 from reference_impls.heads.lognormal_mixture import sample_types
 from reference_impls.samplers.batching import run_in_batches
-from reference_impls.samplers.history import COMPACT, Histories, assemble, prompts_of
+from reference_impls.samplers.history import COMPACT, Histories, Outputs, assemble, first_capacity, longest_prompt, prompts_of
+from reference_impls.samplers.memory import Room
 from reference_impls.samplers.policy import FixedK, KPolicy
 from reference_impls.samplers.recorder import Recorder, RoundRecord
 from reference_impls.samplers.residual import ExactResidual, ResidualRule, residual_types
@@ -35,6 +37,7 @@ from tppsd_bench.protocols import (
     ROLE_RESIDUAL,
     ROLE_TARGET,
     BoolArray,
+    Counts,
     Declaration,
     FloatArray,
     IntArray,
@@ -55,6 +58,8 @@ class Speculative:
     rule: VerificationRule = field(default_factory=TwoStep)
     residual: ResidualRule = field(default_factory=ExactResidual)
     batch_size: int | None = None
+    memory_limit: int | None = None
+    """Bytes that the work in flight may take; rows that do not fit wait (``memory``). The law is the same, toys' bits too."""
 
     @property
     def declares(self) -> Declaration:
@@ -63,7 +68,17 @@ class Speculative:
         )
 
     def sample(self, request: SampleRequest) -> SampleRun:
-        return run_in_batches(self._batch, request, self.batch_size)
+        rows = self._room.rows(first_capacity(request, self._slack), longest_prompt(request) + self._slack)
+        return run_in_batches(self._batch, request, self.batch_size, rows)
+
+    @property
+    def _room(self) -> Room:
+        return Room(self.memory_limit, (self.target, self.draft))
+
+    @property
+    def _slack(self) -> int:
+        """Events beyond its committed ones that a sequence needs room for in a round."""
+        return self.policy.k_max + 2
 
     # -- one batch ------------------------------------------------------------------------------------------------------
     def _batch(self, request: SampleRequest) -> SampleRun:
@@ -71,29 +86,55 @@ class Speculative:
         recorder = Recorder(self.rule.joint, self.target.n_types) if request.want_trace else None
         if not n:
             return SampleRun(assemble({}, 0, self.target.n_types, request.stop.horizon))
-        work = self.start(request)
-        done: dict[int, tuple[FloatArray, IntArray]] = {}
+        done: Outputs = {}
+        counts, waiting = Counts(), [partial(self.start, request)]
+        while waiting:
+            later, more = self._advance(waiting.pop()(), done, recorder)
+            waiting, counts = waiting + later, counts + more
+        events = assemble(done, n, self.target.n_types, request.stop.horizon)
+        return SampleRun(events, counts, None if recorder is None else recorder.trace(events))
+
+    def start(self, request: SampleRequest) -> Work:
+        """Empty caches, the prompts as histories, one stream a sequence."""
+        n = request.n_sequences
+        histories = Histories(request, self.target.n_types, prompts_of(request), self._slack)
+        streams = UniformStreams(request.key, n, request.first_sequence)
+        return self._work(histories, streams, np.arange(n), self.policy.start(n), histories.gaps.shape[1])
+
+    def _work(
+        self, histories: Histories, streams: UniformStreams, ids: IntArray, state: FloatArray, capacity: int, round_index: int = 0
+    ) -> Work:  # fmt: skip
+        n = len(ids)
+        return Work(
+            histories, self.target.start(n, capacity), self.draft.start(n, capacity), streams, ids, state, capacity, round_index
+        )
+
+    def _advance(self, work: Work, done: Outputs, recorder: Recorder | None) -> tuple[list[partial[Work]], Counts]:
+        """Rounds until all rows are finished, or their caches no longer fit memory; gives those to go on with, and the work done."""
         while len(work.ids):
+            if self.memory_limit is not None and work.outgrown(self._slack) and not self._may_grow(work):
+                work.keep(work.histories.retire(work.ids, done))
+                return self._set_aside(work), work.counts
             record = self._round(work)
             if recorder is not None:
                 recorder.add(record)
             active = ~work.histories.finished
             if active.mean() < COMPACT or not active.any():
-                for row in np.flatnonzero(~active):
-                    done[int(work.ids[row])] = work.histories.output(int(row))
-                work.keep(np.flatnonzero(active))
-        events = assemble(done, n, self.target.n_types, request.stop.horizon)
-        return SampleRun(events, work.counts, None if recorder is None else recorder.trace(events))
+                work.keep(work.histories.retire(work.ids, done))
+        return [], work.counts
 
-    def start(self, request: SampleRequest) -> Work:
-        """Empty caches, the prompts as histories, one stream a sequence."""
-        n, k_max = request.n_sequences, self.policy.k_max
-        histories = Histories(request, self.target.n_types, prompts_of(request), slack=k_max + 2)
-        capacity = histories.gaps.shape[1]
-        return Work(
-            histories, self.target.start(n, capacity), self.draft.start(n, capacity),
-            UniformStreams(request.key, n, request.first_sequence), np.arange(n), self.policy.start(n),
-        )  # fmt: skip
+    def _may_grow(self, work: Work) -> bool:
+        return self._room.may_grow(len(work.ids), work.capacity, self._slack)
+
+    def _set_aside(self, work: Work) -> list[partial[Work]]:
+        """The rows in groups that fit; their caches go, and are made again by one pass over the history when it is their turn."""
+        size = self._room.rows(work.capacity, int(work.histories.lengths.max()) + self._slack) or 1
+        groups = [np.arange(i, min(i + size, len(work.ids))) for i in range(0, len(work.ids), size)]
+        return [
+            partial(self._work, work.histories.part(rows), work.streams, work.ids[rows], work.policy_state[rows], work.capacity,
+                    work.round_index)
+            for rows in groups
+        ]  # fmt: skip
 
     # -- one round ------------------------------------------------------------------------------------------------------
     def _round(self, work: Work) -> RoundRecord:

@@ -12,12 +12,16 @@ from tppsd_bench.errors import Exit
 from tppsd_bench.results import CellResult
 from tppsd_bench.runner import plan
 from tppsd_bench.runner.execute import execute
+from tppsd_bench.runner.executors.base import Executor
+from tppsd_bench.runner.executors.local import Local
 from tppsd_bench.runner.summary import exit_code
 
 
-def run(out: Path, *pairs: str, jobs: int = 1, resume: bool = False, timeout: float = 600.0) -> tuple[Path, list[CellResult]]:
+def run(
+    out: Path, *pairs: str, jobs: int = 1, resume: bool = False, timeout: float = 600.0, executor: Executor | None = None
+) -> tuple[Path, list[CellResult]]:
     made = plan.make_plan(quick_suite(*pairs, cell_timeout=timeout))
-    return execute(made, out, jobs=jobs, resume=resume, say=lambda _text, _done: None, report=False)
+    return execute(made, out, jobs=jobs, resume=resume, say=lambda _text, _done: None, report=False, executor=executor)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -45,11 +49,8 @@ def test_a_cell_that_hangs_breaks_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_stuck_outside_python_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tppsd_bench.runner import execute as module
-
-    monkeypatch.setattr(module, "GRACE_SECONDS", 1.0)
-    _, cells = run(tmp_path / "r", "load-ok", "load-stuck", "load-ok-too", jobs=2, timeout=8.0)
+def test_a_worker_stuck_outside_python_is_killed(tmp_path: Path) -> None:
+    _, cells = run(tmp_path / "r", "load-ok", "load-stuck", "load-ok-too", timeout=8.0, executor=Local(2, grace=1.0))
     assert [bool(c.error) for c in cells] == [False, True, False]
     assert "hung" in cells[1].error
 

@@ -49,6 +49,10 @@ class Calibration:
     def best_k(self) -> int:
         return min(self.seconds_per_event, key=lambda k: self.seconds_per_event[k])
 
+    def draft_share(self, k: int) -> float:
+        """c K / (c K + v(K) + r): drafting's part of the time of a round with K drafts."""
+        return self.costs.draft * k / self.costs.round(k)
+
     def predict(self, k: int) -> Prediction:
         return predict(self.alpha.value, k, self.costs, n_events=self.n_events)
 
@@ -65,37 +69,60 @@ def clock_of(device: str, synchronise: Callable[[], None] | None) -> Clock:
     return now
 
 
+@dataclass(frozen=True)
+class TargetCosts:
+    """What calibration asks of the target alone, whatever the draft."""
+
+    step_seconds: float
+    histories: EventBatch
+    """Its own sequences, of the calibration seeds."""
+    passes: dict[int, float]
+    """Seconds of a pass over K + 1 events at half the run's history, by K, 0 included; empty where it cannot be stepped by itself."""
+    cost_history: NDArray[np.int64]
+    cost_ms: FloatArray
+
+
+def target_costs(pair: Any, ks: Sequence[int], n_events: int, key: StreamKey, device: str, clock: Clock) -> TargetCosts:
+    """Target-only runs and single passes of a pair's target; ``key`` as for ``calibrate``."""
+    key = key.replace(stage="calibration", arm="target")
+    step, histories, _ = _runs(pair.sampler("target_only"), Stop(n_events=n_events), key, device, clock)
+    if not all(hasattr(pair.target, name) for name in ("start", "extend")):
+        return TargetCosts(step, histories, {}, np.empty(0, dtype=np.int64), np.empty(0))
+    half = histories.select(slice(0, 1)).prefix(max(1, n_events // 2))
+    passes = {k: pass_seconds(pair.target, half, k + 1, clock) for k in sorted({0, *ks})}
+    return TargetCosts(step, histories, passes, *_cost_of_history(pair.target, histories, clock))
+
+
 def calibrate(
-    pair: Any, ks: Sequence[int], rule: Rule, n_events: int, key: StreamKey, device: str, clock: Clock
-) -> Calibration:
-    """Everything above for one pair and its shipped draft, in runs of ``n_events`` events; ``key`` names seeds of its own."""
+    pair: Any, ks: Sequence[int], rule: Rule, n_events: int, key: StreamKey, device: str, clock: Clock, *,
+    draft: str = "shipped", target: TargetCosts | None = None,
+) -> Calibration:  # fmt: skip
+    """Everything above for one pair and one of its drafts, in runs of ``n_events`` events; ``key`` names seeds of its own.
+
+    ``target``: what ``target_costs`` found with the same arguments, so that several drafts share it.
+    """
+    of_target = target or target_costs(pair, ks, n_events, key, device, clock)
+    step, passes = of_target.step_seconds, of_target.passes
     key, stop = key.replace(stage="calibration"), Stop(n_events=n_events)
-    step, histories, _ = _runs(pair.sampler("target_only"), stop, key.replace(arm="target"), device, clock)
-    draft, _, _ = _runs(pair.sampler("draft_only"), stop, key.replace(arm="draft"), device, clock)
+    draft_step, _, _ = _runs(pair.sampler("draft_only", draft=draft), stop, key.replace(arm="draft"), device, clock)
     alpha = alpha_by_quadrature(
-        pair.target, pair.drafts["shipped"], histories, rule, key.replace(purpose="quadrature").generator()
+        pair.target, pair.drafts[draft], of_target.histories, rule, key.replace(purpose="quadrature").generator()
     )
     per_event, per_round = {}, {}
     for k in ks:
-        sampler = pair.sampler("speculative", k=k, rule=rule)
+        sampler = pair.sampler("speculative", draft=draft, k=k, rule=rule)
         seconds, _, counts = _runs(sampler, stop, key.replace(arm=f"k{k}"), device, clock)
         per_event[k] = seconds
         per_round[k] = seconds * counts.committed / max(counts.rounds, 1)
-    steppable = all(hasattr(pair.target, name) for name in ("start", "extend"))
-    if steppable:
-        columns = sorted({0, *ks})
-        half = histories.select(slice(0, 1)).prefix(max(1, n_events // 2))
-        passes = {k: _pass_seconds(pair.target, half, k + 1, clock) for k in columns}
-        rest = float(np.mean([per_round[k] - k * draft - passes[k] for k in ks]))
-        at = {k: passes[k] / step for k in columns}
-        lengths, cost = _cost_of_history(pair.target, histories, clock)
+    if passes:
+        rest = float(np.mean([per_round[k] - k * draft_step - passes[k] for k in ks]))
+        at = {k: passes[k] / step for k in passes}
     else:
-        at, rest = {k: (per_round[k] - k * draft) / step for k in ks}, 0.0
-        lengths, cost = np.empty(0, dtype=np.int64), np.empty(0)
+        at, rest = {k: (per_round[k] - k * draft_step) / step for k in ks}, 0.0
     known = sorted(at)
     verify = np.interp(np.arange(max(known[-1], 1) + 1), known, [max(at[k], 1e-6) for k in known])
-    costs = StepCosts(draft / step, tuple(float(v) for v in verify), max(rest / step, 0.0))
-    return Calibration(step, costs, per_event, alpha, n_events, lengths, cost, steppable)
+    costs = StepCosts(draft_step / step, tuple(float(v) for v in verify), max(rest / step, 0.0))
+    return Calibration(step, costs, per_event, alpha, n_events, of_target.cost_history, of_target.cost_ms, bool(passes))
 
 
 def _runs(sampler: SamplerUnderTest, stop: Stop, key: StreamKey, device: str, clock: Clock) -> tuple[float, EventBatch, Counts]:
@@ -110,20 +137,34 @@ def _runs(sampler: SamplerUnderTest, stop: Stop, key: StreamKey, device: str, cl
     return float(np.median(seconds[1:])), EventBatch.concat(batches), counts
 
 
-def _pass_seconds(model: Any, history: EventBatch, n_new: int, clock: Clock, repeats: int = REPEATS) -> float:
-    """Median seconds of a pass over ``n_new`` events after ``history`` (one sequence), the cache rolled back each time."""
+def pass_seconds(model: Any, history: EventBatch, n_new: int, clock: Clock, repeats: int = REPEATS) -> float:
+    """Median seconds of a pass over ``n_new`` events after ``history``, the cache rolled back each time."""
+    return passes_seconds(model, history, [n_new], clock, repeats)[n_new]
+
+
+def passes_seconds(
+    model: Any, history: EventBatch, n_new: Sequence[int], clock: Clock, repeats: int = REPEATS
+) -> dict[int, float]:
+    """Median seconds of a pass over each of these numbers of new events, after histories of one length (a batch of them).
+
+    The passes take turns, so that whatever slows the machine for a while slows them all. Each is taken twice, and timed the second
+    time: the one before it may have left other weights in the core's cache, which a sampler's own passes do not find there.
+    """
     gaps, types = history.padded()
-    m = gaps.shape[1]
-    cache = model.start(1, m + n_new + 1)
-    model.extend(cache, gaps, types, np.array([m]))
-    new = np.resize(gaps, (1, n_new)), np.resize(types, (1, n_new)), np.array([n_new])
-    seconds = []
+    n, m = gaps.shape
+    cache = model.start(n, m + max(n_new) + 1)
+    model.extend(cache, gaps, types, np.full(n, m))
+    seconds: dict[int, list[float]] = {w: [] for w in n_new}
     for _ in range(repeats + 2):
-        begun = clock()
-        model.extend(cache, *new)
-        seconds.append(clock() - begun)
-        cache.rollback(np.array([m]))
-    return float(np.median(seconds[2:]))
+        for w, found in seconds.items():
+            new = np.resize(gaps, (n, w)), np.resize(types, (n, w)), np.full(n, w)
+            for _ in range(2):
+                begun = clock()
+                model.extend(cache, *new)
+                took = clock() - begun
+                cache.rollback(np.full(n, m))
+            found.append(took)
+    return {w: float(np.median(found[2:])) for w, found in seconds.items()}
 
 
 def _cost_of_history(model: Any, histories: EventBatch, clock: Clock) -> tuple[NDArray[np.int64], FloatArray]:
@@ -131,4 +172,4 @@ def _cost_of_history(model: Any, histories: EventBatch, clock: Clock) -> tuple[N
     longest = int(histories.lengths[0])
     lengths = np.unique(np.maximum(1, np.array([longest // 8, longest // 4, longest // 2, longest])))
     one = histories.select(slice(0, 1))
-    return lengths, np.array([1000 * _pass_seconds(model, one.prefix(int(m)), 1, clock, repeats=5) for m in lengths])
+    return lengths, np.array([1000 * pass_seconds(model, one.prefix(int(m)), 1, clock, repeats=5) for m in lengths])

@@ -35,14 +35,17 @@ def run_law_job(job: Job, pair: Any) -> list[Output]:
     """Every law (or horizon) cell of one pair: one reference arm, one arm for each draft and K."""
     started = time.perf_counter()
     design = _design(job)
-    rule, batch = job.sections.law.rule, job.sections.law.batch_size
+    law = job.sections.law
+    size: dict[str, Any] = {"batch_size": law.batch_size}
+    if law.memory_limit is not None:  # pairs of other loaders need not know it
+        size["memory_limit"] = law.memory_limit
     subjects = {
         label_of(cell): Subject(
-            pair.sampler("speculative", draft=cell.draft, k=cell.k, rule=rule, batch_size=batch), pair.drafts[cell.draft]
+            pair.sampler("speculative", draft=cell.draft, k=cell.k, rule=law.rule, **size), pair.drafts[cell.draft]
         )
         for cell in job.cells
     }
-    rounds = Rounds(pair.target, subjects, pair.sampler("target_only", batch_size=batch), design)
+    rounds = Rounds(pair.target, subjects, pair.sampler("target_only", **size), design)
     findings = examine(rounds, job.levels)
     seconds = (time.perf_counter() - started) / len(job.cells)
     return [_output(job, cell, pair, rounds, findings[label_of(cell)], seconds) for cell in job.cells]

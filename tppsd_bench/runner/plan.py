@@ -121,15 +121,21 @@ def make_plan(
     device: str = "cpu",
     round_seconds: float | None = None,
 ) -> Plan:
-    """The jobs of a suite, in the order of the report. ``pairs`` (names or folders) replaces the suite's own list."""
+    """The jobs of a suite, in the order of the report. ``pairs`` (names or folders) replaces the suite's own list.
+
+    In a suite with studies, whose pairs are not all of the grid, it selects instead.
+    """
     module = loader_module(suite.loader)
     wanted = [_resolve(p, module) for p in (pairs or suite.pairs)] if suite.pairs else []
+    if suite.study:
+        listed = [_resolve(p, module) for p in suite.pairs]
+        wanted = [pair for pair in wanted if pair in listed]
     labels = [label for label, _ in wanted]
     if len(set(labels)) < len(labels):
         raise InputError(
             f"The pairs {', '.join(s for _, s in wanted)} do not have distinct names; each is one row, name it once."
         )
-    sections = {label: suite.sections(label) for label in labels}
+    sections = {label: suite.sections(source if source in suite.pair else label) for label, source in wanted}
     levels = _levels(list(sections.values()))
     chosen = suite.seed if seed is None else seed
     jobs: list[Job] = []

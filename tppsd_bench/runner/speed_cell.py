@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tppsd_bench.measure.throughput import explain, outcome_probabilities
-from tppsd_bench.measure.timing import PairedTiming, Ratio, fewest_pairs, paired_timing
+from tppsd_bench.measure.timing import Clock, PairedTiming, Ratio, fewest_pairs, paired_timing
 from tppsd_bench.protocols import Counts, SampleRequest, SamplerUnderTest, Stop
 from tppsd_bench.results import Axis, CellResult, Outcome, Verdict
 from tppsd_bench.runner.calibration import Calibration, calibrate, clock_of
@@ -30,6 +30,11 @@ RECOMPUTE_EVENTS = 32
 """Length of the runs against the recomputing baseline: its cost per event grows with the history, so this flatters it."""
 RECOMPUTE_SHARE = 0.2
 """Of the cell's time budget."""
+
+
+def side_name(k: int) -> str:
+    """What the shipped draft's side is called among the timed ones."""
+    return f"speculative, K = {k}"
 
 
 def run_speed_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArray[Any]]]]:
@@ -47,21 +52,23 @@ def run_speed_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArr
         recomputed = _recompute(pair, speculative[best], job, rng, synchronise)
     counted = {k: Counts() for k in s.k}
     stop = Stop(n_events=s.length)
-    sides = {CACHED: _side(pair.sampler("target_only"), stop, job.device)}
-    sides |= {_name(k): _side(v, stop, job.device, counted[k]) for k, v in speculative.items()}
+    sides = {CACHED: timed_side(pair.sampler("target_only"), stop, job.device)}
+    sides |= {side_name(k): timed_side(v, stop, job.device, counted[k]) for k, v in speculative.items()}
     budget = s.budget_seconds and max(0.1, s.budget_seconds - (time.perf_counter() - started))
     timing = paired_timing(
-        sides, baseline=CACHED, again=_name(best), rng=rng, pairs=s.pairs, min_seconds=s.min_seconds,
+        sides, baseline=CACHED, again=side_name(best), rng=rng, pairs=s.pairs, min_seconds=s.min_seconds,
         synchronise=synchronise, budget_seconds=budget,
     )  # fmt: skip
     judged, figures = verdict(timing, list(s.k), best)
     predicted = {k: calibration.predict(k) for k in s.k}
     best = figures["best_k"]
     figures |= _figures(timing, list(s.k), best) | recomputed | _law(timing, calibration, counted, best)
-    figures["speedup_by_k"] = [{"k": k, **_estimate(timing.ratio(_name(k))), "predicted": predicted[k].speedup} for k in s.k]
+    figures["speedup_by_k"] = [
+        {"k": k, **_estimate(timing.ratio(side_name(k))), "predicted": predicted[k].speedup} for k in s.k
+    ]
     arrays: dict[str, NDArray[Any]] = {
-        "k": np.array(s.k), "log_ratio_cpu": np.stack([timing.log_ratio(_name(k)) for k in s.k], axis=1),
-        "log_ratio_wall": np.stack([timing.log_ratio(_name(k), "wall") for k in s.k], axis=1),
+        "k": np.array(s.k), "log_ratio_cpu": np.stack([timing.log_ratio(side_name(k)) for k in s.k], axis=1),
+        "log_ratio_wall": np.stack([timing.log_ratio(side_name(k), "wall") for k in s.k], axis=1),
         "predicted": np.array([predicted[k].speedup for k in s.k]),
     }  # fmt: skip
     if len(calibration.cost_history):
@@ -75,17 +82,19 @@ def run_speed_job(job: Job, pair: Any) -> list[tuple[CellResult, dict[str, NDArr
     return [(result, arrays)]
 
 
-def verdict(timing: PairedTiming, ks: list[int], best: int) -> tuple[Verdict, dict[str, Any]]:
+def verdict(
+    timing: PairedTiming, ks: list[int], best: int, side: Callable[[int], str] = side_name, clock: Clock = "cpu"
+) -> tuple[Verdict, dict[str, Any]]:
     """PASS: measured cleanly and decided, either way. INCONCLUSIVE: the machine or the intervals do not allow an answer.
 
-    It pays where some K's whole interval lies above 1, and does not where every K's lies below.
+    It pays where some K's whole interval lies above 1, and does not where every K's lies below. ``side`` names the timed side of a K.
     """
-    ratios = {k: timing.ratio(_name(k)) for k in ks}
+    ratios = {k: timing.ratio(side(k), clock) for k in ks}
     shown = best if ratios[best].lower > 1 else max(ks, key=lambda k: ratios[k].lower)
     r = ratios[shown]
-    said = f"{r.median:.2f} times cached target-only at K = {shown} (CPU time, {r.lower:.2f} to {r.upper:.2f})"
+    said = f"{r.median:.2f} times cached target-only at K = {shown} ({clock.replace('cpu', 'CPU')} time, {r.lower:.2f} to {r.upper:.2f})"
     pays = True if r.lower > 1 else False if all(x.upper < 1 for x in ratios.values()) else None
-    if timing.unsettled(AA_LIMIT):
+    if timing.unsettled(AA_LIMIT, clock):
         pays, sentence = None, f"The machine is too unsteady to tell: one sampler differs from itself by over {AA_LIMIT:.0%}."
     elif pays is None:
         sentence = f"Whether speculation pays is undecided: {said}."
@@ -104,11 +113,7 @@ def synchroniser(device: str) -> Callable[[], None] | None:
     return lambda: torch.cuda.synchronize(device)
 
 
-def _name(k: int) -> str:
-    return f"speculative, K = {k}"
-
-
-def _side(sampler: SamplerUnderTest, stop: Stop, device: str, counts: Counts | None = None) -> Callable[[int], int]:
+def timed_side(sampler: SamplerUnderTest, stop: Stop, device: str, counts: Counts | None = None) -> Callable[[int], int]:
     """One sequence from a seed; its counts are added to ``counts``."""
 
     def side(seed: int) -> int:
@@ -128,11 +133,11 @@ def _estimate(ratio: Ratio) -> dict[str, float]:
 
 def _figures(timing: PairedTiming, ks: list[int], best: int) -> dict[str, Any]:
     return {
-        "speedup_cpu": _estimate(timing.ratio(_name(best))),
-        "speedup_wall": _estimate(timing.ratio(_name(best), "wall")),
+        "speedup_cpu": _estimate(timing.ratio(side_name(best))),
+        "speedup_wall": _estimate(timing.ratio(side_name(best), "wall")),
         "ks": ks,
         "baseline_ms": 1000 * float(np.median(timing.cpu[:, 0])),
-        "speculative_ms": 1000 * float(np.median(timing.cpu[:, timing.sides.index(_name(best))])),
+        "speculative_ms": 1000 * float(np.median(timing.cpu[:, timing.sides.index(side_name(best))])),
         "aa_ratio": _estimate(timing.ratio("A/A")),
         "n_pairs": timing.n_pairs,
         "note": timing.note,
@@ -146,8 +151,8 @@ def _recompute(
     s = job.sections.speed
     stop = Stop(n_events=min(s.length, RECOMPUTE_EVENTS))
     sides = {
-        RECOMPUTING: _side(pair.sampler("target_only_recompute"), stop, job.device),
-        "speculative": _side(speculative, stop, job.device),
+        RECOMPUTING: timed_side(pair.sampler("target_only_recompute"), stop, job.device),
+        "speculative": timed_side(speculative, stop, job.device),
     }
     pairs = max(s.recompute_pairs, fewest_pairs(RECOMPUTE_COVERAGE))
     timing = paired_timing(
@@ -171,7 +176,7 @@ def _law(timing: PairedTiming, calibration: Calibration, counted: dict[int, Coun
         prediction = calibration.predict(k)
         promises[str(k)] = calibration.alpha.events_per_forward(calibration.n_events, k)
         measured[str(k)] = counts.committed / max(counts.target_row_forwards, 1)
-        split = explain(prediction, timing.ratio(_name(k)).median, counts.committed / max(counts.rounds, 1))
+        split = explain(prediction, timing.ratio(side_name(k)).median, counts.committed / max(counts.rounds, 1))
         missed[str(k)] = {"acceptance": split.acceptance, "overhead": split.overhead, "total": split.total}
     best = str(k_shown)
     return {

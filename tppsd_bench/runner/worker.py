@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 from tppsd_bench import store
 from tppsd_bench.errors import InputError, RunBroken
+from tppsd_bench.results import CellResult
 from tppsd_bench.runner.plan import Job
 from tppsd_bench.studies.base import module_of, study_of
 
@@ -59,25 +60,28 @@ def resolve(dotted: str) -> Any:
 
 def run_job(job: Job, folder: str) -> float:
     """Do one job and write its cells into the run folder; gives the seconds it took. Raises CellBroken where a cell did."""
+    started = time.perf_counter()
     try:
-        return _run_job(job, folder)
+        with contextlib.closing(cells_of(job)) as cells:
+            for cell, arrays in cells:
+                store.write_cell(Path(folder), cell, arrays)
     except RunBroken:
         raise
     except Exception as problem:
         raise CellBroken(describe(problem)) from problem
+    return time.perf_counter() - started
 
 
-def _run_job(job: Job, folder: str) -> float:
+def cells_of(job: Job) -> Generator[tuple[CellResult, dict[str, Any]], None, None]:
+    """Do one job in this process: its cells with their arrays, each as soon as it is there. Close it, for it holds an alarm."""
     started = time.perf_counter()
     with time_limit(job.timeout, f"Job {job.label}" if job.table else f"Job {job.kind} of pair {job.pair!r}"), one_thread():
         pair = _load(job.loader, job.source, job.device)
-        _pin_torch()
+        pin_torch()
         study = study_of(job.kind)
         run: Callable[[Job, Any], Iterable[Any]] = module_of(study, "run").run if study else resolve(RUNNERS[job.kind])
         for cell, arrays in run(job, pair):
-            seconds = cell.seconds or time.perf_counter() - started
-            store.write_cell(Path(folder), replace(cell, seconds=seconds), arrays)
-    return time.perf_counter() - started
+            yield replace(cell, seconds=cell.seconds or time.perf_counter() - started), arrays
 
 
 @lru_cache(maxsize=4)
@@ -85,7 +89,7 @@ def _load(loader: str, source: str, device: str) -> Any:
     return resolve(loader)(source, device=device)
 
 
-def _pin_torch() -> None:
+def pin_torch() -> None:
     """One thread for torch, where the pair brought it in; two make small networks slower, not faster."""
     torch = sys.modules.get("torch")
     if torch is not None:
