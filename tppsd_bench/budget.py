@@ -45,6 +45,11 @@ DISPLAY_CONFIDENCE: Final = 0.95
 DETECTION_POWER: Final = 0.95
 """Power at which minimum detectable effects are stated."""
 
+GATE_LEVEL: Final = 1e-4
+"""Of a regression gate, for counts and for drift each, over all cells: P(it fails | the change stays within its margin)."""
+GATE_COVERAGE: Final = 0.999
+"""Of the interval of a speed; a gate fails only where two of them, of separate processes, lie wholly beyond the margin."""
+
 STRATUM_FRACTION: Final = 0.9
 """m_j of a stratum: this share of its expected count, fixed before the data."""
 MIN_VARIANCE_NORMAL: Final = 100.0
