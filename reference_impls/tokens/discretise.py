@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reference_impls.base import Law, Model, scores_from_conditionals
+from reference_impls.drafts.files import Drafts
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
 from reference_impls.heads.normal import ndtr
 from reference_impls.heads.types import OneType, TypeLaw, TypesIndependent, TypesTempered
@@ -237,8 +238,12 @@ def one_more_each(batch: EventBatch) -> EventBatch:
 
 
 def discretised_pair(pair: Pair, buckets: TimeBuckets) -> Pair:
-    """The pair with its target and all its drafts over the same tokens."""
-    drafts = {name: Discretised(draft, buckets) for name, draft in pair.drafts.items()}
+    """The pair with its target and all its drafts over the same tokens; a draft is loaded when it is first asked for."""
+
+    def of_draft(name: str) -> Discretised:
+        return Discretised(pair.drafts[name], buckets)
+
+    drafts = Drafts({}, {name: partial(of_draft, name) for name in pair.drafts})
     return replace(
         pair, name=f"{pair.name}-tokens", title=f"{pair.title}; {buckets.name}", target=Discretised(pair.target, buckets), drafts=drafts,
     )  # fmt: skip

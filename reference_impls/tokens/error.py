@@ -68,11 +68,15 @@ class DiscretisationError:
 
 def discretisation_error(law: Law, buckets: TimeBuckets) -> DiscretisationError:
     """The error of ``buckets`` for a continuous ``law`` (n contexts), by quadrature in log gap; integrals to about 1e-5."""
+    return DiscretisationError(*(Estimate.of(column) for column in error_by_context(law, buckets).values()))
+
+
+def error_by_context(law: Law, buckets: TimeBuckets) -> dict[str, FloatArray]:
+    """The numbers that ``discretisation_error`` averages, (n,) each, by the names of its fields."""
     edges = _cell_edges(law, buckets)
     size = max(1, _CHUNK // (len(_NODES) * len(edges)))
-    parts = [_of_rows(law.take(s), buckets, edges) for s in _slices(len(law), size)]
-    columns = np.concatenate(parts, axis=1)
-    return DiscretisationError(*(Estimate.of(column) for column in columns))
+    columns = np.concatenate([_of_rows(law.take(s), buckets, edges) for s in _slices(len(law), size)], axis=1)
+    return dict(zip(DiscretisationError.__dataclass_fields__, columns, strict=True))
 
 
 def _slices(n: int, size: int) -> Iterator[slice]:

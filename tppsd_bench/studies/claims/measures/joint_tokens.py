@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tppsd_bench.runner.plan import CellSpec
 from tppsd_bench.studies.base import StudyTable
-from tppsd_bench.studies.buckets.contexts import Contexts
+from tppsd_bench.studies.buckets.contexts import Contexts, mean
 from tppsd_bench.studies.buckets.table import Buckets
 from tppsd_bench.studies.buckets.token_drafts import drafts_cell
 from tppsd_bench.studies.buckets.verified_apart import apart_cell
@@ -17,8 +17,8 @@ from tppsd_bench.studies.claims.measures.base import Context, Measured, estimate
 
 class Settings(StudyTable):
     contexts: Annotated[int, Field(ge=32)] = 512
-    joint_draft: str = "joint"
-    """A draft of the pair with the head of joint tokens, beside the shipped one, which factorises."""
+    heads: dict[str, str] = {"transformer-1": "transformer-1-joint", "gru": "gru-joint"}
+    """Drafts that factorise the token, each with its sibling of the same architecture over joint tokens."""
 
 
 def measure(context: Context, settings: Settings) -> Measured:
@@ -40,9 +40,9 @@ def measure(context: Context, settings: Settings) -> Measured:
             estimated("joint_gain", "acceptance of the joint rule less that of two exact steps", numbers["lost_two_step"], where, n,
                       "points", 100.0),
         ]  # fmt: skip
-    if settings.joint_draft in context.pair.drafts:
-        other = drafts_cell(cell, contexts)[0].figures["drafts"][settings.joint_draft]["less_shipped"]["joint"]
-        gain = {"value": -other["value"], "low": -other["high"], "high": -other["low"]}
-        label = "acceptance of the factorised draft less that of the joint one"
-        found.append(estimated("factorised_gain", label, gain, context.name, n, "points", 100.0))
+    arrays = drafts_cell(cell, contexts)[1]
+    for factorised, joint in settings.heads.items():
+        gain = mean(arrays[f"{factorised}_joint"] - arrays[f"{joint}_joint"])
+        where, label = f"{context.name}, {factorised}", "acceptance with a factorised head less that with a joint one"
+        found.append(estimated("factorised_gain", label, gain, where, n, "points", 100.0))
     return Measured(tuple(found))
