@@ -143,27 +143,33 @@ def pass_seconds(model: Any, history: EventBatch, n_new: int, clock: Clock, repe
 
 
 def passes_seconds(
-    model: Any, history: EventBatch, n_new: Sequence[int], clock: Clock, repeats: int = REPEATS
-) -> dict[int, float]:
+    model: Any, history: EventBatch, n_new: Sequence[int], clock: Clock, repeats: int = REPEATS,
+    before: Callable[[int], object] | None = None,
+) -> dict[int, float]:  # fmt: skip
     """Median seconds of a pass over each of these numbers of new events, after histories of one length (a batch of them).
 
-    The passes take turns, so that whatever slows the machine for a while slows them all. Each is taken twice, and timed the second
-    time: the one before it may have left other weights in the core's cache, which a sampler's own passes do not find there.
+    The passes take turns, so that whatever slows the machine for a while slows them all. What a pass costs depends on what ran just
+    before it, for that is what the core's caches hold: ``before(n)`` is called ahead of each pass over n events and not timed. Left
+    out, the same pass is.
     """
     gaps, types = history.padded()
     n, m = gaps.shape
     cache = model.start(n, m + max(n_new) + 1)
     model.extend(cache, gaps, types, np.full(n, m))
+
+    def take(w: int) -> float:
+        new = np.resize(gaps, (n, w)), np.resize(types, (n, w)), np.full(n, w)
+        begun = clock()
+        model.extend(cache, *new)
+        took = clock() - begun
+        cache.rollback(np.full(n, m))
+        return took
+
     seconds: dict[int, list[float]] = {w: [] for w in n_new}
     for _ in range(repeats + 2):
         for w, found in seconds.items():
-            new = np.resize(gaps, (n, w)), np.resize(types, (n, w)), np.full(n, w)
-            for _ in range(2):
-                begun = clock()
-                model.extend(cache, *new)
-                took = clock() - begun
-                cache.rollback(np.full(n, m))
-            found.append(took)
+            (before or take)(w)
+            found.append(take(w))
     return {w: float(np.median(found[2:])) for w, found in seconds.items()}
 
 
