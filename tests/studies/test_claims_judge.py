@@ -42,7 +42,7 @@ def test_every_criterion_must_hold_and_be_measured() -> None:
     assert outcome([BETWEEN, other], [quantity(3, 4), inside]) is Found.REPRODUCED
     assert outcome([BETWEEN, other], [quantity(3, 4), outside]) is Found.BOUNDED
     assert outcome([BETWEEN, other], [quantity(7, 8), outside]) is Found.REFUTED
-    assert outcome([BETWEEN, other], [quantity(3, 4)]) is Found.PENDING
+    assert outcome([BETWEEN, other], [quantity(3, 4)]) is Found.BOUNDED
     assert outcome([], [quantity(3, 4)]) is Found.PENDING
 
 

@@ -54,10 +54,15 @@ def hold(criterion: Mapping[str, Any], quantities: Sequence[Mapping[str, Any]]) 
 
 
 def outcome(criteria: Sequence[Mapping[str, Any]], quantities: Sequence[Mapping[str, Any]]) -> Found:
-    """Reproduced where all lies inside, refuted where all lies outside, else bounded; pending where a criterion has no quantity."""
+    """Reproduced where all lies inside, refuted where all lies outside, else bounded; pending where no criterion has a quantity.
+
+    A criterion without one, a rule of thumb that nowhere applied say, leaves its part of the claim open.
+    """
     held = [hold(c, quantities) for c in criteria]
-    if not held or any(h.n == 0 for h in held):
+    if not any(h.n for h in held):
         return Found.PENDING
+    if not all(h.n for h in held):
+        return Found.BOUNDED
     if all(len(h.inside) == h.n for h in held):
         return Found.REPRODUCED
     return Found.REFUTED if all(len(h.outside) == h.n for h in held) else Found.BOUNDED

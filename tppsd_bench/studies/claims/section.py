@@ -18,8 +18,8 @@ ICONS = {
     Found.PENDING: "none",
 }  # fmt: skip
 INTRO = (
-    "Hypotheses and limits stand in the suite file, written before anything was measured. Reproduced: every interval lies where the "
-    "claim says. Refuted: every one lies elsewhere. Bounded: it holds under some of the conditions, or an interval reaches over a limit. "
+    "Hypotheses and limits stand in the suite file; they follow the claims' own words, not what was measured. "
+    "Reproduced: every interval lies where the claim says. Refuted: every one lies elsewhere. Bounded: it holds under some of the conditions, or an interval reaches over a limit. "
     "All of it is about the models of this run on this machine."
 )
 Quantities = Sequence[Mapping[str, Any]]
@@ -94,7 +94,7 @@ def _measured(held: Held, criterion: Mapping[str, Any]) -> str:
     """One criterion in words: the numbers, the limit, and how many conditions lie on which side of it."""
     every = [*held.inside, *held.outside, *held.open]
     if not every:
-        return "Not measured."
+        return f"Nowhere measured: {criterion['quantity'].replace('_', ' ')}."
     label, limit = str(every[0]["label"]), _limit(criterion, every[0])
     if len(every) == 1:
         verdict = "inside" if held.inside else "outside" if held.outside else "undecided"
