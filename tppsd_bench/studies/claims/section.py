@@ -19,7 +19,8 @@ ICONS = {
 }  # fmt: skip
 INTRO = (
     "Hypotheses and limits stand in the suite file; they follow the claims' own words, not what was measured. "
-    "Reproduced: every interval lies where the claim says. Refuted: every one lies elsewhere. Bounded: it holds under some of the conditions, or an interval reaches over a limit. "
+    "Reproduced: every interval lies where the claim says. Refuted: every one lies elsewhere. "
+    "Bounded: it holds under some of the conditions, or an interval reaches over a limit. "
     "All of it is about the models of this run on this machine."
 )
 Quantities = Sequence[Mapping[str, Any]]
