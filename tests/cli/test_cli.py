@@ -133,12 +133,18 @@ def test_a_run_survives_kill_9(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "r" / "run.json").read_text())["resumed"]) == 1
 
 
+def hears_ctrl_c() -> None:
+    """A shell that runs the tests in its background has them, and all they start, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_ctrl_c_keeps_finished_cells_and_says_how_to_go_on(tmp_path: Path) -> None:
     name = suite(tmp_path, "load-ok", "load-slow")
     command = [sys.executable, "-m", "tppsd_bench", "run", "--suite", name, "--out", "r", "--jobs", "2", "--quiet"]
     running = subprocess.Popen(
-        command, cwd=tmp_path, env=environment(FAKE_SLOW="600"), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
+        command, cwd=tmp_path, env=environment(FAKE_SLOW="600"), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        preexec_fn=hears_ctrl_c,
+    )  # fmt: skip
     deadline = time.monotonic() + 60
     while not (tmp_path / "r.partial" / "cells" / "fit.load-ok.json").exists():
         assert time.monotonic() < deadline

@@ -81,8 +81,8 @@ def calibrate_site(pair: Any, site: Site, table: Speedup, sample: Sample, key: S
         sides[side_name(k)] = TimedRuns(sampler, site.batch, stop, device, unit="rounds")
     sides = filled(sides, dict.fromkeys(sides, table.seconds), clock, rng)
     timing = paired_timing(
-        sides, baseline=CACHED, rng=rng, pairs=table.calibration_pairs, min_pairs=6, min_seconds=1e-6, coverage=COVERAGE,
-        synchronise=synchronise, max_warmup=1,
+        sides, baseline=CACHED, again=DRAFT, rng=rng, pairs=table.calibration_pairs, min_pairs=6, min_seconds=1e-6, coverage=COVERAGE,
+        synchronise=synchronise, max_warmup=1, budget_seconds=table.most_seconds,
     )  # fmt: skip
     which: Which = "cpu" if synchronise is None else "wall"
     # medians of paired log ratios: seconds of a draft step, and of a whole round, in target steps

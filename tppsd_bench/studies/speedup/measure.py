@@ -60,9 +60,8 @@ def measure_site(pair: Any, promise: Promise, sample: Sample, table: Speedup, ke
     sides = filled(sides, seconds, clock, rng)
     own = forget_peak()
     timing = paired_timing(
-        sides, baseline=CACHED, again=side_name(promise.best.k), rng=rng, pairs=table.pairs, min_pairs=8, min_seconds=1e-6,
-        coverage=COVERAGE, synchronise=synchronise, max_warmup=1,
-        budget_seconds=table.most_seconds,
+        sides, baseline=CACHED, again=side_name(promise.best.k), rng=rng, pairs=table.pairs, min_pairs=6, min_seconds=1e-6,
+        coverage=COVERAGE, synchronise=synchronise, max_warmup=1, budget_seconds=table.most_seconds,
     )  # fmt: skip
     peak = peak_bytes()
     counted = [_counted(pair, promise, k, table, key, device) for k in site.ks]

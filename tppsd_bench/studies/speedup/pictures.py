@@ -75,9 +75,13 @@ def errors(sites: Sequence[SiteView], canvas: Canvas) -> Picture:
 
 
 def _short(site: SiteView) -> str:
-    """A label that fits beside a row."""
-    name = site.pair if site.draft == "shipped" else f"{site.pair} ← {site.draft.split('/')[0]}"
-    return f"{name} {site.batch}×{site.length}"
+    """A label that fits beside a row: pair, where it is not its own the draft, batch x length."""
+    pair = site.pair
+    if site.draft != "shipped":
+        draft = site.draft.split("/")[0]
+        room = max(6, 23 - len(draft))
+        pair = f"{pair if len(pair) <= room else pair[:room].rstrip('-') + '…'} ← {draft}"
+    return f"{pair} {site.batch}×{site.length}"
 
 
 def positions(
@@ -151,11 +155,11 @@ def history(cell: CellResult, canvas: Canvas) -> Picture | None:
         "draft": "draft",
         "recompute": "recompute",
     }
-    for name, (n, ms) in curves.items():
-        axes.plot(n, ms, "-o", ms=4, color=colours[name], linewidth=1.4)
-        axes.annotate(
-            words[name], (n[-1], ms[-1]), (6, 0), textcoords="offset points", va="center", color=colours[name], fontsize=10
-        )
+    apart, floor = (top / bottom) ** (13 / 180), 0.0
+    for name, (n, ms) in sorted(curves.items(), key=lambda curve: float(curve[1][1][-1])):
+        axes.plot(n, ms, "-o", ms=4, color=colours[name], linewidth=1.4, clip_on=False)
+        floor = max(float(ms[-1]), floor * apart)  # labels keep a line's distance
+        axes.text(float(lengths[-1]) * 1.06, floor, words[name], va="center", color=colours[name], fontsize=10)
     said = "; ".join(f"{_STEPS[name]} {number(v[0])} to {number(v[-1])} ms" for name, (_, v) in curves.items())
     label = f"Cost of a step from {lengths[0]:,.0f} to {lengths[-1]:,.0f} events of history: {said}."
     caption = f"CPU milliseconds of a pass, the verifying one over {cell.figures['k'] + 1} events; a curve ends where it took too long."

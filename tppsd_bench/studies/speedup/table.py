@@ -73,7 +73,7 @@ class Speedup(StudyTable):
     seconds: Seconds = 0.1
     """Every side of a pair is timed for about this long, or for one run of it."""
     most_seconds: Seconds = 15.0
-    """A site's timed pairs end sooner, at eight at least, where they would take longer than this."""
+    """Of timing that a site, or its calibration, may take: pairs are cut, to six at least, where they would take longer."""
     acceptance_events: Annotated[int, Field(ge=100)] = 24_000
     """Of the target's own sequences, on calibration seeds, along which rounds are computed."""
     counted_events: Annotated[int, Field(ge=100)] = 12_000
