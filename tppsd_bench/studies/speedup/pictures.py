@@ -79,7 +79,7 @@ def _short(site: SiteView) -> str:
     pair = site.pair
     if site.draft != "shipped":
         draft = site.draft.split("/")[0]
-        room = max(6, 23 - len(draft))
+        room = max(6, 20 - len(draft))
         pair = f"{pair if len(pair) <= room else pair[:room].rstrip('-') + '…'} ← {draft}"
     return f"{pair} {site.batch}×{site.length}"
 
