@@ -176,13 +176,17 @@ def test_a_run_that_broke_ends_with_4(here: Callable[..., Result], tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        (["toy-marked", "--length", "40"], 1, "the cause is step 5, cost ratio"),
-        (["toy-tokens", "--length", "30", "--k", "1"], 1, "the cause is step 5, cost ratio"),
+        (["toy-marked", "--length", "40"], 1, "Speculation does not pay: the cause is step"),
+        (["toy-tokens", "--length", "30", "--k", "1"], 1, "Speculation does not pay: the cause is step"),
         (["thp-hawkes", "--length", "40", "--k", "8"], 0, "Healthy: speculation pays."),
     ],
 )
 def test_measured_on_a_real_clock(here: Callable[..., Result], words: list[str], code: int, part: str) -> None:
-    """Toys cost the same as target and as draft; the Hawkes target costs about fourteen times its draft. Far from every threshold."""
+    """Toys cost the same as target and as draft; the Hawkes target costs about fourteen times its draft.
+
+    Far from where speculation begins to pay. Which of two near causes is named depends on a busy machine; on clocks that the test
+    decides (``test_named_causes``) it is the true one.
+    """
     done = here("--pair", *words, "--time-budget", "8s", "--quiet")
     assert done.exit_code == code, done.stdout + done.stderr
     assert part in done.stdout

@@ -8,6 +8,7 @@ takes its old points off the pages.
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,5 +36,11 @@ def check_tree(tree: str) -> None:
             )
 
 
+def forget_editable_installs() -> None:
+    """Take their finders off the import path: they would fill in, from the checkout, what a commit does not have."""
+    sys.meta_path[:] = [f for f in sys.meta_path if not getattr(f, "__module__", "").startswith("__editable__")]
+
+
 if TREE in os.environ:
+    forget_editable_installs()
     check_tree(os.environ[TREE])
