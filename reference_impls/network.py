@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from reference_impls.base import scores_from_conditionals
 from reference_impls.encoders import ENCODERS
 from reference_impls.encoders.attention import ROWS_FROM, on_arrays
 from reference_impls.encoders.base import EventInputs, KeyValueCache, causal_attend, folded_layers, plain_layers
-from reference_impls.encoders.lean import MAX_LAYERS, ROWS, STEPS, VECTOR, Arithmetic, LeanCache, Step, numpy_layers
+from reference_impls.encoders.lean import MAX_LAYERS, STEPS, EventByEvent, LeanCache, Step, numpy_layers
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
 from reference_impls.heads.network import MixtureHead
 from reference_impls.heads.registry import HEADS
@@ -26,29 +25,7 @@ from tppsd_bench.protocols import FloatArray, IntArray, Scores
 
 _SCORE_POSITIONS = 16_384
 """Positions scored in one pass; bounds the memory of attention scores."""
-
-
-@dataclass(frozen=True)
-class Lean:
-    """A network in numpy: its step on one event's vector and on rows of events, and the head's weights."""
-
-    vector: Step
-    rows: Step
-    head_weight: NDArray[np.float32]
-    """(d, P)"""
-    head_bias: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, model: NeuralModel) -> Lean:
-        norm = getattr(model.encoder, "norm", None)
-
-        def step(form: Arithmetic) -> Step:
-            layers = numpy_layers(folded_layers(model.encoder), form)
-            final = None if norm is None else (form.norm_weights(norm.weight), form.norm_weights(norm.bias))
-            return STEPS[type(model.encoder).__name__](layers, final, form)
-
-        weight, bias = (w.detach().cpu().numpy() for w in (model.head.raw.weight, model.head.raw.bias))
-        return cls(step(VECTOR), step(ROWS), np.ascontiguousarray(weight.T), bias)
+_FIRST = np.zeros(1, dtype=np.int64)
 
 
 class NeuralModel(nn.Module):
@@ -71,8 +48,8 @@ class NeuralModel(nn.Module):
         self.head: MixtureHead = make(self.encoder.d, self._n_types, **config.get("head_args", {}))
         self.initial_context = nn.Parameter(0.1 * torch.randn(self.encoder.d))
         self.lean_layers = MAX_LAYERS
-        """Networks at most this deep take the events of a single sequence one by one in numpy vectors. Raised, a deep target-only
-        sampler is faster and a speculative one slower, for its blocks are then taken one by one too."""
+        """Networks at most this deep take their events one by one in compiled loops. Raised, a deep target-only sampler is faster and
+        a speculative one slower, for its blocks are then taken one by one too."""
 
     @property
     def n_types(self) -> int:
@@ -104,7 +81,8 @@ class NeuralModel(nn.Module):
     def _forget_copies(self) -> None:
         """Numpy copies of weights, wherever they are kept, are of the old weights."""
         for part, name in (
-            (self, "_lean_weights"),
+            (self, "_rows_step"),
+            (self, "_event_by_event"),
             (self.encoder, "_folded"),
             (self.encoder, "_gap_rates"),
             (self.head, "_numpy"),
@@ -113,8 +91,8 @@ class NeuralModel(nn.Module):
 
     # -- sampling -----------------------------------------------------------------------------------------------------
     def start(self, n: int, capacity: int) -> KeyValueCache | LeanCache:
-        if n == 1 and self.encoder.n_layers <= self.lean_layers and self.device.type == "cpu":
-            return LeanCache(self.encoder, capacity)
+        if self.encoder.n_layers <= self.lean_layers and self.device.type == "cpu":
+            return LeanCache(self.encoder, n, capacity)
         return KeyValueCache(self.encoder, n, capacity, self.device)
 
     @torch.inference_mode()
@@ -124,29 +102,51 @@ class NeuralModel(nn.Module):
 
     def extend(self, cache: KeyValueCache | LeanCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
         if isinstance(cache, LeanCache):
-            return self._extend_lean(cache, gaps, types, int(counts[0]))
+            if gaps.shape == (1, 1) and counts[0] == 1:
+                return self._extend_one(cache, float(gaps[0, 0]), int(types[0, 0]))
+            return self._extend_lean(cache, gaps, types, counts)
         return self._extend_torch(cache, gaps, types, counts)
 
-    def _extend_lean(self, cache: LeanCache, gaps: FloatArray, types: IntArray, count: int) -> LogNormalMixture:
-        lean = self._lean()
-        first = int(cache.lengths[0])
-        raw = np.zeros((gaps.shape[1], len(lean.head_bias)), dtype=np.float32)
-        for j in range(count):
-            gap = gaps[0, j]
-            time = cache.times[first + j] + float(gap)
-            cache.times.append(time)
-            x, extra = self.encoder.embed_one(time, float(gap), int(types[0, j]), first + j)
-            context = lean.vector(x, extra, cache.attend_at(first + j))
-            np.dot(context, lean.head_weight, out=raw[j])
-            raw[j] += lean.head_bias
-        cache.lengths = cache.lengths + count
+    @torch.inference_mode()
+    def _extend_lean(self, cache: LeanCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
+        n, m = gaps.shape
+        index, times = cache.append(gaps, counts)
+        rows, columns = np.nonzero(np.arange(m) < counts[:, None])
+        new = rows * m + columns
+        inputs = EventInputs(times, gaps, torch.from_numpy(types), index)
+        x, extra = (t.view(n * m, -1).numpy()[new] for t in self.encoder.embed(inputs))
+        by_event = self._by_event()
+        raw = np.zeros((n * m, by_event.width), dtype=np.float32)
+        raw[new] = by_event(cache, x, extra, rows, index.ravel()[new])
         return self.head.law(raw)
 
-    def _lean(self) -> Lean:
-        lean: Lean | None = self.__dict__.get("_lean_weights")
-        if lean is None:
-            lean = self.__dict__["_lean_weights"] = Lean.of(self)
-        return lean
+    def _extend_one(self, cache: LeanCache, gap: float, type_: int) -> LogNormalMixture:
+        """One event of a single history: a draft takes K of these steps a round."""
+        encoder = self.encoder
+        index, time = cache.append_one(gap)
+        x, extra = encoder.embed_one(time, gap, type_, index)
+        return self.head.law(self._by_event()(cache, x[None], extra[None], _FIRST, _FIRST + index))
+
+    def _final(self) -> tuple[Tensor, Tensor] | None:
+        norm = getattr(self.encoder, "norm", None)
+        return None if norm is None else (norm.weight.detach().cpu(), norm.bias.detach().cpu())
+
+    def _rows(self) -> Step:
+        """The encoder on rows of numpy arrays."""
+        step: Step | None = self.__dict__.get("_rows_step")
+        if step is None:
+            step = STEPS[type(self.encoder).__name__](numpy_layers(folded_layers(self.encoder)), self._final())
+            self.__dict__["_rows_step"] = step
+        return step
+
+    def _by_event(self) -> EventByEvent:
+        """The encoder and the head event by event."""
+        ready: EventByEvent | None = self.__dict__.get("_event_by_event")
+        if ready is None:
+            head = self.head.raw.weight, self.head.raw.bias
+            ready = EventByEvent.of(self.encoder, folded_layers(self.encoder), self._final() or (), head)
+            self.__dict__["_event_by_event"] = ready
+        return ready
 
     @torch.inference_mode()
     def _extend_torch(self, cache: KeyValueCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
@@ -156,7 +156,7 @@ class NeuralModel(nn.Module):
             if self.device.type == "cpu" and gaps.size >= ROWS_FROM:
                 rows = x.view(-1, x.shape[-1]).numpy(), extra.view(-1, extra.shape[-1]).numpy()
                 with np.errstate(over="ignore", invalid="ignore"):  # attention then takes the maximum out
-                    context = self._lean().rows(*rows, on_arrays(attend))
+                    context = self._rows()(*rows, on_arrays(attend))
                 raw = self.head(torch.from_numpy(context))
             else:
                 if len(gaps) == 1:  # without a batch axis every operation is cheaper

@@ -336,7 +336,7 @@ def certify(sampler: str, access: str, events: int | None, seconds: float | None
 @click.argument("folder", required=False, metavar="[RUN]", type=click.Path(path_type=Path))
 @click.option("--pair", metavar="NAME|DIR", help="Measure this pair; with RUN, only this pair of the run.")
 @click.option(
-    "--draft", default="shipped", show_default=True, help="Draft of the pair; 'target': the target drafts for itself."
+    "--draft", help="Draft of the pair; 'target': the target drafts for itself.  [default: shipped, else the first of RUN]"
 )
 @click.option("--k", type=click.IntRange(1), help="K in use.  [default: 5, or the K that the run shows]")
 @click.option("--length", type=click.IntRange(2), metavar="N", help="Events of a sequence.  [default: the pair's, at most 100]")
@@ -347,7 +347,7 @@ def certify(sampler: str, access: str, events: int | None, seconds: float | None
 @click.option("--quiet", is_flag=True, help="No progress.")
 @guarded
 def doctor(
-    folder: Path | None, pair: str | None, draft: str, k: int | None, as_json: bool, quiet: bool, **measuring: Any
+    folder: Path | None, pair: str | None, draft: str | None, k: int | None, as_json: bool, quiet: bool, **measuring: Any
 ) -> int:
     """Why does speculation not pay? The ordered diagnosis of a finished RUN, or of a pair, measured here.
 
@@ -363,11 +363,11 @@ def doctor(
     if folder is None and pair is None:
         raise InputError("Say what to look at: the folder of a run, or --pair NAME ('list' names the pairs).")
     if folder is not None:
-        found = command.of_run(folder, pair, draft, k, measuring)
+        shown, code = command.output(command.of_run(folder, pair, draft, k, measuring), as_json=as_json)
     else:
         with reporter(quiet or as_json) as say:
-            found = [command.of_pair(str(pair), draft, k, say=say, **measuring)]
-    shown, code = command.output(found, as_json=as_json)
+            measured = command.of_pair(str(pair), draft, k, say=say, **measuring)
+        shown, code = command.output([measured], as_json=as_json)
     click.echo(shown)
     return code
 

@@ -67,6 +67,8 @@ def sinusoid_rates(d: int) -> FloatArray:
 
 
 _QUARTER = np.pi / 2
+_LANES = 16
+"""Columns of a cache come in multiples of this: compiled attention takes them in whole vectors."""
 
 
 def sinusoid_shifts(d: int) -> FloatArray:
@@ -149,9 +151,7 @@ class KeyValueCache:
         self.lengths = np.zeros(n, dtype=np.int64)
         self.times = np.zeros((n, capacity + 1))
         """Event times with a leading 0, so that ``times[i, lengths[i]]`` is the last event's."""
-        # zeros, not empty: masked columns must stay finite
-        shape = (encoder.n_layers, 2, n, encoder.d_attention, capacity + self._null)
-        self.store = torch.zeros(shape, device=device)
+        self.store = self._zeros(n, capacity)
         """(layer, keys | values, sequence, d, event): sequences and heads merge into one batch axis without a copy."""
 
     @property
@@ -174,8 +174,18 @@ class KeyValueCache:
 
     def _grow(self, needed: int) -> None:
         extra = max(needed, 2 * self.capacity) - self.capacity
+        used, old = int(self.lengths.max()) + self._null, self.store
         self.times = np.pad(self.times, ((0, 0), (0, extra)))
-        self.store = F.pad(self.store, (0, extra))
+        self.store = self._zeros(old.shape[2], self.capacity)
+        self.store[..., :used] = old[..., :used]
+
+    def _zeros(self, n: int, capacity: int) -> Tensor:
+        """Zeros, for masked columns must stay finite; whole vectors wide. On a CPU numpy's, which come in large pages and only when used."""
+        columns = -(-(capacity + self._null) // _LANES) * _LANES
+        shape = (self._encoder.n_layers, 2, n, self._encoder.d_attention, columns)
+        if self._device.type == "cpu":
+            return torch.from_numpy(np.zeros(shape, dtype=np.float32))
+        return torch.zeros(shape, device=self._device)
 
     def append(self, gaps: FloatArray, types: IntArray, counts: IntArray) -> tuple[EventInputs, Attend]:
         """Make room for the (n, m) new events and return the encoder's inputs and the attention that reads and writes the cache.

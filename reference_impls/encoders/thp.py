@@ -38,7 +38,7 @@ class THP(nn.Module):
         super().__init__()
         self.n_layers, self.n_heads, self.d, self.d_attention = n_layers, n_heads, d, d
         self.time_scale, self.dropout = time_scale, dropout
-        inner = d_inner or d // 2
+        self.d_inner = inner = d_inner or d // 2
         self.marked = n_types > 1
         self.type_embedding = nn.Embedding(n_types, d) if self.marked else None
         self.layers = nn.ModuleList(

@@ -24,10 +24,10 @@ from reference_impls.network import NeuralModel
 from reference_impls.samplers.target_only import TargetOnly
 from reference_impls.training.draft_recipe import DraftsRecipe
 from reference_impls.training.fit import sequence_nll
-from reference_impls.training.pair import PairData, ratio_interval
+from reference_impls.training.pair import PairData
 from tppsd_bench.events import EventBatch
 from tppsd_bench.measure.acceptance import ExactAcceptance
-from tppsd_bench.measure.histories import Histories
+from tppsd_bench.measure.histories import Histories, ratio_over_sequences
 from tppsd_bench.protocols import FloatArray, SampleRequest, Stop
 from tppsd_bench.results import to_json
 from tppsd_bench.streams import StreamKey
@@ -81,7 +81,7 @@ def write_draft_card(
         if like in drafts:
             entry["minus_like"] = {
                 "like": like,
-                "nll": ratio_interval(nll[name] - nll[str(like)], data.test.lengths),
+                "nll": ratio_over_sequences(nll[name] - nll[str(like)], data.test.lengths),
                 "event": histories.mean(found[name].two_step - found[str(like)].two_step),
                 "joint": histories.mean(found[name].joint - found[str(like)].joint),
             }
@@ -90,7 +90,7 @@ def write_draft_card(
         "recipe": recipe.model_dump(exclude={"only"}) | {"data": {k: v for k, v in recipe.data.items() if k != "file"}},
         "histories": {"sequences": SEQUENCES, "events": data.median_events, "each": CONTEXTS, "seed": recipe.seed},
         "test": {"sequences": len(data.test), "events": data.test.n_events},
-        "target": {"parameters": target.n_parameters, "nll": ratio_interval(of_target, data.test.lengths)},
+        "target": {"parameters": target.n_parameters, "nll": ratio_over_sequences(of_target, data.test.lengths)},
         "shipped": worth.pop("shipped", None),
         "drafts": {name: _origin(folder / f"{name}.safetensors") | entry for name, entry in worth.items()},
         "torch": torch.__version__.split("+")[0],
@@ -126,8 +126,8 @@ def _worth(
     return {
         "parameters": draft.n_parameters,
         "own_parameters": _own_parameters(draft),
-        "nll": ratio_interval(nll, data.test.lengths),
-        "nll_minus_target": ratio_interval(behind, data.test.lengths),
+        "nll": ratio_over_sequences(nll, data.test.lengths),
+        "nll_minus_target": ratio_over_sequences(behind, data.test.lengths),
         "acceptance": {
             "event": histories.mean(found.two_step),
             "joint": histories.mean(found.joint),

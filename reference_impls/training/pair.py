@@ -23,6 +23,7 @@ from reference_impls.training.fit import EpochData, FitPlan, FitResult, Progress
 from reference_impls.training.recipe import BucketRecipe, NetworkRecipe, Recipe
 from tppsd_bench.errors import InputError
 from tppsd_bench.events import EventBatch
+from tppsd_bench.measure.histories import ratio_over_sequences
 from tppsd_bench.protocols import Stop
 from tppsd_bench.results import to_json
 from tppsd_bench.simulate import Process, make
@@ -186,13 +187,6 @@ def fit_of(path: Path) -> dict[str, Any]:
         return dict(json.loads((f.metadata() or {})["fit"]))
 
 
-def ratio_interval(sums: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Mean per event of per-sequence sums, with a 95 % interval over sequences (ratio estimator, delta method)."""
-    mean = sums.sum() / lengths.sum()
-    sd = np.sqrt(np.sum((sums - mean * lengths) ** 2) / (len(sums) - 1) * len(sums)) / lengths.sum()
-    return {"value": float(mean), "low": float(mean - 1.96 * sd), "high": float(mean + 1.96 * sd)}
-
-
 def write_card(recipe: Recipe, data: PairData, out: Path) -> dict[str, Any]:
     """Held-out likelihoods and provenance; ``card.json``."""
     from tppsd_bench.simulate.baseline import renewal_baseline
@@ -203,10 +197,10 @@ def write_card(recipe: Recipe, data: PairData, out: Path) -> dict[str, Any]:
     sums["renewal"] = -renewal_baseline(data.epoch(0), types="iid").log_likelihood(test)
     if data.process is not None:
         sums["true"] = -data.process.log_likelihood(test)
-    figures: dict[str, Any] = {name: ratio_interval(value, test.lengths) for name, value in sums.items()}
-    figures["draft_minus_target"] = ratio_interval(sums["draft"] - sums["target"], test.lengths)
+    figures: dict[str, Any] = {name: ratio_over_sequences(value, test.lengths) for name, value in sums.items()}
+    figures["draft_minus_target"] = ratio_over_sequences(sums["draft"] - sums["target"], test.lengths)
     if "true" in sums:
-        figures["target_minus_true"] = ratio_interval(sums["target"] - sums["true"], test.lengths)
+        figures["target_minus_true"] = ratio_over_sequences(sums["target"] - sums["true"], test.lengths)
         lead = figures["renewal"]["value"] - figures["true"]["value"]
         figures["true_lead"] = lead
         figures["lead_share"] = (figures["renewal"]["value"] - figures["target"]["value"]) / lead if lead > 0.005 else None

@@ -11,6 +11,7 @@ import pytest
 import torch
 from sampler_runs import check_run
 
+from reference_impls.encoders.lean import EventByEvent
 from reference_impls.network import NeuralModel
 from reference_impls.samplers.policy import FixedK
 from reference_impls.samplers.speculative import Speculative
@@ -124,11 +125,18 @@ def test_two_counters_agree(pair, n, prompted, stop):
     assert seen == {"calls": 0, "positions": 0}
 
 
-def test_a_batch_of_drafts_is_counted_too(pair):
-    sampler = Speculative(*pair, FixedK(3))
-    with head_call_counter(pair[1]) as seen:
-        counts = sampler.sample(SampleRequest(4, Stop(n_events=12), StreamKey(cell="draft counters"))).counts
-    assert seen["calls"] == counts.draft_calls
+@pytest.mark.parametrize("n", [1, 4])
+def test_the_events_of_a_shallow_draft_are_counted_too(pair, n, monkeypatch):
+    """A shallow network goes event by event, past the head's module: there the second counter sits in front of the kernel."""
+    seen, by_event = [], EventByEvent.__call__
+
+    def counted(self, cache, x, *rest):
+        seen.append(len(x))
+        return by_event(self, cache, x, *rest)
+
+    monkeypatch.setattr(EventByEvent, "__call__", counted)
+    counts = Speculative(*pair, FixedK(3)).sample(SampleRequest(n, Stop(n_events=12), StreamKey(cell="draft counters"))).counts
+    assert (len(seen), sum(seen)) == (counts.draft_calls, counts.draft_positions)
 
 
 # -- the same sequences ----------------------------------------------------------------------------------------------------

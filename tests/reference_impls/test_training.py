@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import reference_impls.training.pair as pair_module
 from reference_impls.pairs import load_pair
 from reference_impls.training.fit import FitPlan, batches, fit, sequence_nll
-from reference_impls.training.pair import build_network, process_data, ratio_interval, train_pair
+from reference_impls.training.pair import build_network, process_data, train_pair
 from reference_impls.training.recipe import Recipe, load_recipe, recipe_names
 from tppsd_bench.errors import InputError, RunBroken
 from tppsd_bench.events import EventBatch
@@ -181,15 +181,6 @@ def test_the_card_says_what_a_reader_needs_and_the_folder_is_a_pair(recipe_file,
         for draft in ("shipped", "stress"):
             run = pair.sampler(kind, draft=draft, k=3).sample(SampleRequest(2, Stop(n_events=5), StreamKey()))
             assert run.events.lengths.tolist() == [5, 5]
-
-
-def test_intervals_of_likelihoods_are_over_sequences():
-    """Equal lengths: mean and 1.96 standard errors of per-sequence means."""
-    rng = StreamKey(cell="ratio interval").generator()
-    sums, lengths = rng.normal(3.0, 1.0, 40), np.full(40, 8)
-    got = ratio_interval(sums, lengths)
-    error = 1.96 * (sums / 8).std(ddof=1) / np.sqrt(40)
-    assert got == pytest.approx({"value": sums.mean() / 8, "low": sums.mean() / 8 - error, "high": sums.mean() / 8 + error})
 
 
 # -- recipes ---------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tppsd_bench.errors import InputError
-from tppsd_bench.studies.claims.judge import Found, hold, outcome
+from tppsd_bench.studies.claims.judge import hold, outcome
+from tppsd_bench.studies.outcomes import Found
 from tppsd_bench.suite import load_suite
 
 

@@ -21,7 +21,7 @@ def draft_accuracy(m: Measurements) -> Look:
     elif a.event.value < IDEAL:
         outcome = Finding.ATTENTION
     readings = [Reading("events accepted (exact)", a.event, "%", f">= {IDEAL:.0%}, below {WEAK:.0%} too weak (claim 5)")]
-    parts = (("  gaps", a.gap), ("  types, their gap accepted", a.type))
+    parts = ("  gaps", a.gap), ("  types, their gap accepted", a.type), ("  of verified events, in runs", a.measured)
     readings += [Reading(what, part, "%") for what, part in parts if part is not None]
     said = f"{a.event.shown(100)} % of drafted events are accepted"
     sentence = f"{said}{_split(m)}." if outcome is not Finding.OK else f"{said}, enough to speculate with."
@@ -72,8 +72,9 @@ def _predictions(m: Measurements) -> tuple[Reading, ...]:
         out += [
             Reading("  gap error, target", a.gap_target, "log units"), Reading("  gap error, draft", a.gap_draft, "log units"),
             Reading("    draft less target", a.gap_difference, "log units", share),
-            Reading("  draft less target", a.nll_difference, "nats/event"),
         ]  # fmt: skip
+        if a.nll_difference is not None:
+            out.append(Reading("  draft less target", a.nll_difference, "nats/event"))
     if m.held_out is not None:
         out.append(Reading("  the same on held-out data", m.held_out, "nats/event", "> 0, else sample the draft"))
     return tuple(out)

@@ -98,7 +98,7 @@ class Member:
         found = self.look(m)
         advice = found.advice
         if found.outcome is Finding.UNANSWERED and m.from_run:
-            advice = f"Answered by: doctor --pair {m.pair}"
+            advice = f"Answered by: {m.command}"
         return Step(self.number, self.name, found.outcome, found.readings, found.sentence, advice, found.contradicts)
 
 

@@ -11,10 +11,12 @@ from tppsd_bench.doctor.measurements import Buckets, Measurements
 def time_buckets(m: Measurements) -> Look:
     """Crowded or open buckets deserve attention; a cause is only what buckets can cause: acceptance below the continuous laws'."""
     if m.continuous:
-        return Look(Finding.NOT_APPLICABLE, _ratio(m), "Time is continuous: there are no buckets.", "", _claim_six(m))
+        said = f"Time is continuous: there are no buckets.{_cut(m)}"
+        return Look(Finding.NOT_APPLICABLE, (*_ratio(m), *_cuts(m)), said, "", _claim_six(m))
     b = m.buckets
     if b is None:
-        return unanswered("Whether the pair has buckets, and which, is not known.")
+        known = "The pair's buckets are" if m.continuous is False else "Whether the pair has buckets, and which, is"
+        return unanswered(f"{known} not known.")
     crowded = [what for what, beyond in _limits(b).items() if beyond]
     lost = b.continuous is not None and b.joint.high < b.continuous.low
     outcome = graded(m.ill, True) if lost else Finding.ATTENTION if crowded else Finding.OK
@@ -48,6 +50,26 @@ def _ratio(m: Measurements) -> tuple[Reading, ...]:
     if m.acceptance is None or m.acceptance.largest_log_ratio is None:
         return ()
     return (Reading("largest |log p/q| verified", Estimate.exact(m.acceptance.largest_log_ratio), "nats"),)
+
+
+def _cuts(m: Measurements) -> tuple[Reading, ...]:
+    out = []
+    for cut in m.cuts:
+        out.append(Reading(f"  cut into {cut.name}: accepted", cut.accepted, "%" if cut.accepted is not None else ""))
+        if cut.over_continuous is not None:
+            out.append(Reading("    its speed over continuous time", cut.over_continuous, "times"))
+    return tuple(out)
+
+
+def _cut(m: Measurements) -> str:
+    """The cut that comes nearest to continuous time, or passes it."""
+    timed = {cut.name: cut.over_continuous for cut in m.cuts if cut.over_continuous is not None}
+    if not timed:
+        return ""
+    best = max(timed, key=lambda name: timed[name].value)
+    return (
+        f" Of {len(timed)} ways to cut it, {best} come nearest in speed, with {timed[best].shown()} of that in continuous time."
+    )
 
 
 def _claim_six(m: Measurements) -> tuple[str, ...]:

@@ -49,7 +49,8 @@ def diagnose(m: Measurements) -> Diagnosis:
 def _sentence(m: Measurements, cause: Step | None) -> str:
     at = None if m.speed is None else m.speed.by_k.get(m.k)
     accepted = "" if m.acceptance is None else f"{m.acceptance.event.shown(100)} % accepted"
-    speed = f"{at.shown()} times cached target-only sampling (CPU time)" if at is not None else "speed not measured"
+    clock = "" if m.speed is None else f"({m.speed.clock} time)"
+    speed = f"{at.shown()} times cached target-only sampling {clock}" if at is not None else "speed not measured"
     facts = "; ".join(fact for fact in (f"K = {m.k}: {speed}", accepted) if fact)
     if m.ill:
         what = "Acceptance is low" if m.accepts_little else "Speculation does not pay"
@@ -64,7 +65,7 @@ def _next(m: Measurements, steps: tuple[Step, ...], cause: Step | None) -> str:
     """One command: try another draft or the better K, decide what is undecided, answer what is open; where all is well, the whole suite."""
     outcome = {s.number: s.outcome for s in steps}
     length = f" --length {m.n_events}" if m.length_given else ""
-    again = f"doctor --pair {m.pair}" + (f" --draft {m.draft}" if m.draft != "shipped" else "")
+    again = m.command
     if cause is not None and cause.number in (1, 5) and m.others:
         other = "" if m.others[0] == "shipped" else f" --draft {m.others[0]}"
         return f"doctor --pair {m.pair}{other} --k {m.k}{length}"

@@ -11,7 +11,7 @@ from tppsd_bench.doctor.measurements import Measurements, decided
 def draft_length(m: Measurements) -> Look:
     """The cause where the law says that this K does not pay and another does."""
     if not m.predicts:
-        return unanswered(_missing(m), *_accepted(m))
+        return _timed_only(m) or unanswered(_missing(m), *_accepted(m))
     used, best = m.predict(m.k), m.best()
     gain, how = m.gain(best.k)
     regret = 1 - 1 / (1 + gain)
@@ -25,7 +25,7 @@ def draft_length(m: Measurements) -> Look:
         Reading(f"lost by this K ({how})", Estimate.exact(max(regret, 0.0)), "%", limit),
         Reading(f"  speed at K = {m.k}, law", Estimate.exact(used.speedup), "times"),
         Reading(f"  best K = {best.k}, law", Estimate.exact(best.speedup), "times"),
-        *(Reading(f"  speed at K = {k}, timed", s, "times") for k, s in sorted((m.speed.by_k if m.speed else {}).items())),
+        *_timed(m),
         *_accepted(m),
     )
     if not best.pays:
@@ -38,6 +38,33 @@ def draft_length(m: Measurements) -> Look:
         sentence = f"K = {m.k} loses {regret:.0%} against K = {best.k} ({how}); by the law {used.speedup:.2f} against {best.speedup:.2f}."
     advice = f"Use K = {best.k}." if outcome is not Finding.OK else ""
     return Look(outcome, readings, sentence, advice)
+
+
+def _timed(m: Measurements) -> tuple[Reading, ...]:
+    speeds = {} if m.speed is None else m.speed.by_k
+    return tuple(Reading(f"  speed at K = {k}, timed", s, "times") for k, s in sorted(speeds.items()))
+
+
+def _timed_only(m: Measurements) -> Look | None:
+    """Without the law: the K in use against the fastest of several that were timed; None where they were not."""
+    here = m.timed(m.k)
+    if here is None or m.speed is None or len(m.speed.by_k) == 1:
+        return None
+    best = max(m.speed.by_k, key=lambda k: m.speed.by_k[k].value)  # type: ignore[union-attr]  # not None, as asked above
+    there = m.speed.by_k[best]
+    regret = 1 - here.value / there.value
+    outcome = Finding.OK
+    if m.pays is False and decided(there):
+        outcome = Finding.CAUSE
+    elif m.pays is not False and regret > thresholds.K_REGRET and there.low > here.high:
+        outcome = Finding.ATTENTION
+    limit = f"<= {thresholds.K_REGRET:.0%} of the best K's speed"
+    lost = Reading("lost by this K (timed)", Estimate.exact(regret), "%", limit)
+    of = f"of the {len(m.speed.by_k)} that were timed"
+    apart = "" if there.low > here.high else "; their intervals overlap"
+    slower = f"loses {regret:.0%} against K = {best}, the fastest {of}{apart}"
+    said = f"K = {m.k} {f'is the fastest {of}' if best == m.k else slower}. {_missing(m)}"
+    return Look(outcome, (lost, *_timed(m), *_accepted(m)), said, f"Use K = {best}." if outcome is not Finding.OK else "")
 
 
 def _missing(m: Measurements) -> str:

@@ -1,75 +1,187 @@
-"""What a finished run folder says about each of its pairs, without loading a model: law, speed and fit cells to ``Measurements``."""
+"""What a finished run folder says about its pairs, without loading a model: cells to ``Measurements``, one a pair.
+
+Law, speed and fit cells are read here, those of studies by ``from_studies``.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tppsd_bench import store
 from tppsd_bench.doctor.base import Estimate
+from tppsd_bench.doctor.from_studies import STUDIES
 from tppsd_bench.doctor.laws import leading_rates
-from tppsd_bench.doctor.measurements import Acceptance, Cache, Costs, HistoryPoint, Measurements, Speed
-from tppsd_bench.errors import InputError, RunBroken
-from tppsd_bench.measure.throughput import StepCosts, predict
+from tppsd_bench.doctor.measurements import SHIPPED, Acceptance, Cache, HistoryPoint, Measurements, Speed
+from tppsd_bench.doctor.parts import Arrays, Part, arrays_of, costs_of, drafts_named, estimate_of, join, speeds
+from tppsd_bench.errors import Exit, InputError, RunBroken
+from tppsd_bench.measure.throughput import predict
 from tppsd_bench.results import CellResult
 from tppsd_bench.suite import nearest
 
-Arrays = dict[str, NDArray[Any]]
-READ = ("law", "speed", "fit")
+READ = ("law", "speed", "fit", *(kind for study in STUDIES for kind in (study, f"{study}-time")))
+USUAL_K = 5
+"""In use, where a run has acceptance alone."""
+POOR = "stress"
+"""The draft that suites make poor on purpose: never advised."""
 
 
-def read_run(folder: Path, *, pair: str | None = None, draft: str = "shipped", k: int | None = None) -> list[Measurements]:
+@dataclass(frozen=True)
+class Silent:
+    """A pair of the run of which nothing can be said."""
+
+    pair: str
+    sentence: str
+    exit_code: Exit
+    """BROKEN where all of its cells broke, else INCONCLUSIVE."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run folder, opened."""
+
+    where: Path
+    cells: tuple[CellResult, ...]
+    """All of them."""
+    sources: Mapping[str, str]
+    """Label of a pair in cell ids -> the name that its loader knows it by."""
+    tables: Mapping[str, Any]
+    """Of the suite's studies."""
+
+    @classmethod
+    def open(cls, folder: Path) -> _Run:
+        where = store.locate(folder)
+        plan = store.read_json(where / "run.json")
+        sources = {label: str(about.get("source", label)) for label, about in (plan.get("pairs") or {}).items()}
+        return cls(where, tuple(store.read_cells(where).values()), sources, (plan.get("suite") or {}).get("study") or {})
+
+    def name(self, label: str) -> str:
+        return self.sources.get(label, label)
+
+    def of(self, label: str) -> list[CellResult]:
+        """Unbroken cells of a pair that the doctor reads."""
+        return [c for c in self.cells if c.pair == label and c.kind in READ and not c.error]
+
+    def drafts(self, label: str) -> list[str]:
+        """Those of which something can be said, the shipped one first, the poor one last."""
+        named = dict.fromkeys(d for c in self.of(label) for d in drafts_named(c))
+        return [d for d in sorted(named, key=lambda d: (d != SHIPPED, d == POOR)) if self.part(label, d).speaks]
+
+    def part(self, label: str, draft: str, k: int | None = None) -> Part:
+        """All that the run says of a pair and draft."""
+        cells = self.of(label)
+        parts = list(_calibration(cells, self.where, draft, k))
+        for study, read in STUDIES.items():
+            mine = [c for c in cells if c.kind in (study, f"{study}-time")]
+            parts += read(mine, draft, lambda cell: arrays_of(self.where, cell), self.tables.get(study) or {})
+        return join(parts)
+
+
+def read_run(
+    folder: Path, *, pair: str | None = None, draft: str | None = None, k: int | None = None
+) -> list[Measurements | Silent]:
     """One for each pair of the run (or the one named), in order of its cells.
 
-    ``k`` left out: the K that the speed cell shows, else the law cell's. Raises InputError where the run has no cell of the pair and
-    draft, RunBroken where all of them broke.
+    ``draft`` left out: the shipped one where the run measured it, else the first one it did; given, only pairs that have it.
+    ``k`` left out: the K that the timed cells chose, else the law cell's, else 5. Raises InputError where no cell can be
+    read or no pair has the draft, RunBroken where all cells of all pairs broke.
     """
-    where = store.locate(folder)
-    cells = [c for c in store.read_cells(where).values() if c.kind in READ]
-    if not cells:
+    run = _Run.open(folder)
+    labels = list(dict.fromkeys(c.pair for c in run.cells if c.pair))
+    if not any(c.kind in READ for c in run.cells):
+        kinds = ", ".join(dict.fromkeys(c.kind for c in run.cells)) or "no"
+        which = run.name(labels[0]) if labels else "NAME"
         raise InputError(
-            f"{folder} has no law, speed or fit cell; the doctor reads runs of suites such as calibration, or measures: --pair NAME."
+            f"{folder} has {kinds} cells and no law, speed or fit cell, nor one of a study of {', '.join(STUDIES)}: no step of the "
+            f"diagnosis can read it. Measure a pair: python -m tppsd_bench doctor --pair {which}."
         )
-    known = list(dict.fromkeys(c.pair for c in cells))
-    if pair is not None and pair not in known:
-        raise InputError(f"{folder} has no pair {pair!r};{nearest(pair, known)}")
-    return [_of_pair([c for c in cells if c.pair == name], where, name, draft, k) for name in ([pair] if pair else known)]
+    if pair is not None:
+        known = [run.name(label) for label in labels]
+        labels = [label for label in labels if pair in (label, run.name(label))]
+        if not labels:
+            raise InputError(f"{folder} has no pair {pair!r};{nearest(pair, known)}")
+    if draft is not None:
+        labels = _having(run, labels, draft)
+    found = [_of_pair(run, label, draft, k) for label in labels]
+    broken = [one.sentence for one in found if isinstance(one, Silent) and one.exit_code is Exit.BROKEN]
+    if broken and len(broken) == len(found):
+        raise RunBroken(" ".join(broken))
+    return found
 
 
-def _of_pair(cells: list[CellResult], where: Path, pair: str, draft: str, k: int | None) -> Measurements:
-    whole = [c for c in cells if not c.error]
-    if not whole:
-        raise RunBroken(f"Every cell of pair {pair!r} in {where} broke ({cells[0].id}: {cells[0].error}).")
-    speed = next((c for c in whole if c.kind == "speed" and c.draft == draft and "draft_step" in c.figures), None)
-    law = _law_cell(whole, draft, k)
-    if speed is None and law is None:
-        drafts = sorted({c.draft for c in whole if c.draft})
-        raise InputError(f"{where} has no law or speed cell of pair {pair!r} with draft {draft!r};{nearest(draft, drafts)}")
-    used = k or (speed.k if speed else None) or (law.k if law else None) or 1
+def _having(run: _Run, labels: list[str], draft: str) -> list[str]:
+    """The pairs that have this draft; InputError where none of several drafts is it."""
+    having = [label for label in labels if draft in run.drafts(label)]
+    known = list(dict.fromkeys(d for label in labels for d in run.drafts(label)))
+    if not having and known:
+        of = f" of pair {run.name(labels[0])!r}" if len(labels) == 1 else ""
+        raise InputError(f"{run.where} has no cell{of} with draft {draft!r} that a step could read;{nearest(draft, known)}")
+    return having or labels
+
+
+def _of_pair(run: _Run, label: str, draft: str | None, k: int | None) -> Measurements | Silent:
+    name, cells = run.name(label), [c for c in run.cells if c.pair == label]
+    if all(c.error for c in cells):
+        said = f"Every cell of pair {name!r} in {run.where} broke ({cells[0].id}: {cells[0].error})."
+        return Silent(name, said, Exit.BROKEN)
+    drafts = run.drafts(label)
+    if not drafts:
+        kinds = ", ".join(dict.fromkeys(c.kind for c in cells if not c.error))
+        said = f"{run.where} has only {kinds} cells of {name}, of which no step can read acceptance, a cost or a speed. Measure it:"
+        return Silent(name, f"{said} python -m tppsd_bench doctor --pair {name}.", Exit.INCONCLUSIVE)
+    used = draft or drafts[0]
+    p = run.part(label, used, k)
+    # of its own, not another pair's, and cheaper than the target
+    own = [d for d in drafts if d not in (used, POOR, "target") and "/" not in d]
+    accepted = {d: a.event.value for d in own if (a := run.part(label, d).acceptance) is not None}
+    others = tuple(sorted(accepted, key=lambda d: -accepted[d]))
+    kinds = ", ".join(dict.fromkeys(c.kind for c in run.of(label)))
+    return Measurements(
+        name, used, k or p.k or USUAL_K, p.n_events or 2, p.n_types or 1, f"from {run.where}: {kinds} cells", bool(p.joint),
+        p.accuracy, p.acceptance, None, p.continuous, p.costs, p.speed, p.history, p.cache, held_out=p.held_out, cuts=p.cuts,
+        others=others, from_run=True, notes=(_which(used, drafts, draft is None), *p.notes),
+    )  # fmt: skip
+
+
+def _which(used: str, drafts: Sequence[str], chosen: bool) -> str:
+    """Which draft is diagnosed, where there was a choice or the usual one is not there."""
+    others = [d for d in drafts if d != used]
+    if not chosen or (used == SHIPPED and not others):
+        return ""
+    why = "" if used == SHIPPED else "; this run did not measure the shipped one"
+    return f"Draft {used}{why}." + (f" Also measured (--draft NAME): {', '.join(others)}." if others else "")
+
+
+# -- law, speed and fit cells ---------------------------------------------------------------------------------------------
+def _calibration(cells: Sequence[CellResult], where: Path, draft: str, k: int | None) -> Iterator[Part]:
+    speed = next((c for c in cells if c.kind == "speed" and c.draft == draft and "draft_step" in c.figures), None)
+    law = _law_cell(cells, draft, k)
     shown = speed or law
-    assert shown is not None
-    arrays = {} if law is None else _arrays(where, law)
-    accepted = _acceptance(speed, law, arrays)
+    if shown is None:
+        yield Part(held_out=_held_out(cells) if draft == SHIPPED else None)
+        return
+    used = k or shown.k or 1
+    arrays = {} if law is None else arrays_of(where, law)
     n_events = int(shown.stop.get("n_events", 0)) or max(2, round(shown.n_events / max(shown.n_sequences, 1)))
-    found = Measurements(
-        pair, draft, used, n_events, _n_types(law, arrays), f"from {where}", acceptance=accepted, continuous=None, from_run=True,
-        held_out=_held_out(whole) if draft == "shipped" else None,
+    found = Part(
+        k=used, n_events=n_events, n_types=_n_types(law, arrays), acceptance=_acceptance(speed, law, arrays),
+        held_out=_held_out(cells) if draft == SHIPPED else None, cache=_cache(speed, law if law and law.k == used else None),
     )  # fmt: skip
     if speed is not None:
+        costs = costs_of(speed.figures, apart="known together" not in str(speed.figures.get("step_costs_from", "")))
         found = replace(
-            found, costs=_costs(speed), speed=_speed(speed, n_events), history=_history(_arrays(where, speed)),
+            found, costs=costs, speed=_speed(speed, n_events), history=_history(arrays_of(where, speed)),
             notes=(str(speed.figures.get("note", "")),),
         )  # fmt: skip
-    return replace(found, cache=_cache(speed, law if law is not None and law.k == used else None))
+    yield found
 
 
-def _law_cell(cells: list[CellResult], draft: str, k: int | None) -> CellResult | None:
+def _law_cell(cells: Sequence[CellResult], draft: str, k: int | None) -> CellResult | None:
     """The law cell of this draft, at this K where there is one: acceptance of an event does not depend on K."""
     mine = [c for c in cells if c.kind == "law" and c.draft == draft]
     return next((c for c in mine if c.k == k), mine[0] if mine else None)
@@ -79,23 +191,6 @@ def _n_types(law: CellResult | None, arrays: Arrays) -> int:
     if law is not None and "n_types" in law.figures.get("design", {}):
         return int(law.figures["design"]["n_types"])
     return int(arrays["types"].max(initial=0)) + 1 if "types" in arrays else 1
-
-
-def _arrays(where: Path, cell: CellResult) -> Arrays:
-    path = where / "cells" / f"{cell.id}.npz"
-    if not path.is_file():
-        return {}
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
-
-
-def estimate_of(found: Any) -> Estimate | None:
-    """An interval as result files hold it, or a bare number; None where there is none."""
-    if isinstance(found, Mapping) and found.get("value") is not None:
-        value = float(found["value"])
-        low, high = (value if found.get(end) is None else float(found[end]) for end in ("low", "high"))
-        return Estimate(value, low, high)
-    return Estimate.exact(float(found)) if isinstance(found, (int, float)) else None
 
 
 def _acceptance(speed: CellResult | None, law: CellResult | None, arrays: Arrays) -> Acceptance | None:
@@ -108,36 +203,21 @@ def _acceptance(speed: CellResult | None, law: CellResult | None, arrays: Arrays
         return None
     none = np.empty(0, dtype=np.int64)
     alpha, verified = leading_rates(arrays.get("position_reached", none), arrays.get("position_accepted", none))
-    kind = figures.get("acceptance_type")
-    return Acceptance(
-        event, estimate_of(figures.get("acceptance_gap")), estimate_of(kind), by_position=alpha, verified=verified
-    )
-
-
-def _costs(speed: CellResult) -> Costs:
-    f = speed.figures
-    at = {int(k): float(v) for k, v in f["verify_step"].items()}
-    known = sorted(at)
-    verify = np.interp(np.arange(max(known[-1], 1) + 1), known, [max(at[k], 1e-6) for k in known])
-    c, r = float(f["draft_step"]), float(f["rest_step"])
-    law = StepCosts(c, tuple(float(v) for v in verify), r)
-    apart = "known together" not in str(f.get("step_costs_from", ""))
-    return Costs(Estimate.exact(float(f["target_step_ms"])), Estimate.exact(c), Estimate.exact(r), law, apart=apart)
+    gap, kind, measured = (estimate_of(figures.get(f"acceptance_{of}")) for of in ("gap", "type", "event"))
+    return Acceptance(event, gap, kind, by_position=alpha, verified=verified, measured=measured)
 
 
 def _speed(speed: CellResult, n_events: int) -> Speed:
     f = speed.figures
-    by_k = {int(row["k"]): e for row in f.get("speedup_by_k", ()) if (e := estimate_of(row)) is not None}
     committed = {}
     alpha = estimate_of(f.get("alpha_quadrature"))
-    law = _costs(speed).law
+    law = costs_of(f, apart=True).law
     for k, missed in (f.get("prediction_log_residual") or {}).items():
-        if (
-            alpha is not None and missed.get("acceptance") is not None
-        ):  # the cell keeps events a round as its miss of the promise
+        # the cell keeps events a round as its miss of the promise
+        if alpha is not None and missed.get("acceptance") is not None:
             promised = predict(alpha.value, int(k), law, n_events=n_events).expected_committed
             committed[int(k)] = promised * math.exp(missed["acceptance"])
-    return Speed(by_k, estimate_of(f.get("aa_ratio")), committed)
+    return Speed(speeds(f.get("speedup_by_k", ())), estimate_of(f.get("aa_ratio")), committed)
 
 
 def _history(arrays: Arrays) -> tuple[HistoryPoint, ...]:
@@ -159,7 +239,7 @@ def _cache(speed: CellResult | None, law: CellResult | None) -> Cache | None:
     return None if gain is None and each is None else Cache(gain, n, each)
 
 
-def _held_out(cells: list[CellResult]) -> Estimate | None:
+def _held_out(cells: Sequence[CellResult]) -> Estimate | None:
     fit = next((c for c in cells if c.kind == "fit"), None)
     found = None if fit is None else estimate_of(fit.figures.get("nll_target_minus_draft"))
     return None if found is None else Estimate(-found.value, -found.high, -found.low)

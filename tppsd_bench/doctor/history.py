@@ -29,8 +29,9 @@ def history_length(m: Measurements) -> Look:
             readings.append(Reading(f"    best K = {best.k}, law", Estimate.exact(best.speedup), "times"))
     if m.acceptance is not None and m.acceptance.early is not None:
         limit = f"<= {100 * thresholds.HISTORY_FADE:g} points"
+        early, late = m.acceptance.spans
         readings += [
-            Reading("  accepted, first third", m.acceptance.early, "%"), Reading("  accepted, last third", m.acceptance.late, "%"),
+            Reading(f"  accepted, {early}", m.acceptance.early, "%"), Reading(f"  accepted, {late}", m.acceptance.late, "%"),
             Reading("    lost on the way", fade, "points", limit),
         ]  # fmt: skip
     if outcome is Finding.OK and ratio is None:

@@ -13,6 +13,9 @@ from tppsd_bench.doctor import thresholds
 from tppsd_bench.doctor.base import Estimate
 from tppsd_bench.measure.throughput import Prediction, StepCosts, best_k, predict
 
+SHIPPED = "shipped"
+"""The draft that is taken where none is named."""
+
 
 @dataclass(frozen=True)
 class Accuracy:
@@ -27,10 +30,10 @@ class Accuracy:
     """Mean |log(gap / median predicted)|."""
     gap_draft: Estimate
     gap_difference: Estimate
-    nll_target: Estimate
-    nll_draft: Estimate
-    nll_difference: Estimate
-    """Draft less target, nats an event: an estimate of KL(target || draft)."""
+    nll_target: Estimate | None = None
+    nll_draft: Estimate | None = None
+    nll_difference: Estimate | None = None
+    """Draft less target, nats an event: an estimate of KL(target || draft). None where it was only measured on held-out data."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,9 @@ class Acceptance:
     type: Estimate | None = None
     """Of a type whose gap was accepted; None where there is one type, or tokens are verified whole."""
     early: Estimate | None = None
-    """``event`` in the first third of a sequence ..."""
+    """``event`` early in a sequence ..."""
     late: Estimate | None = None
-    """... and in the last."""
+    """... and late."""
     fade: Estimate | None = None
     """Early less late, over the same sequences."""
     by_position: tuple[float, ...] = ()
@@ -53,6 +56,10 @@ class Acceptance:
     verified: tuple[int, ...] = ()
     accepted_per_round: Estimate | None = None
     """Mean accepted in a full round of the K in use, over sequences."""
+    measured: Estimate | None = None
+    """Share of verified events that were accepted in runs, beside the exact one."""
+    spans: tuple[str, str] = ("first third", "last third")
+    """Of a sequence: what ``early`` and ``late`` are about."""
     largest_log_ratio: float | None = None
     """Largest |log p - log q| that verification met."""
     n_contexts: int = 0
@@ -75,6 +82,22 @@ class Buckets:
     """1 - TV of the laws over tokens ..."""
     continuous: Estimate | None
     """... and of the continuous laws that they were made from; None where there are none."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a pair in continuous time would gain or lose, were its time cut into buckets."""
+
+    number: int
+    strategy: str
+    accepted: Estimate | None
+    """By the same rule, over tokens."""
+    over_continuous: Estimate | None = None
+    """Speed over that in continuous time, at one K."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.number} {self.strategy.replace('_', '-')} buckets"
 
 
 @dataclass(frozen=True)
@@ -119,6 +142,7 @@ class Speed:
     committed: Mapping[int, float] = field(default_factory=dict)
     """Events a round, counted in the same runs."""
     note: str = ""
+    clock: str = "CPU"
 
     @property
     def steady(self) -> bool:
@@ -182,12 +206,19 @@ class Measurements:
     """Batch size -> events a CPU second over those of single sequences."""
     held_out: Estimate | None = None
     """Draft less target on held-out data of the pair's card, nats an event."""
+    cuts: tuple[Cut, ...] = ()
+    """Of a pair in continuous time, where a run has cut it into buckets."""
     others: tuple[str, ...] = ()
     """Other drafts of the pair, the most promising first."""
     from_run: bool = False
     length_given: bool = False
     """Whether ``n_events`` was asked for, so that the next command asks for it too."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """Measures this pair and draft."""
+        return f"doctor --pair {self.pair}" + (f" --draft {self.draft}" if self.draft != SHIPPED else "")
 
     # -- what there is to explain -----------------------------------------------------------------------------------------
     @property

@@ -9,6 +9,7 @@ from typing import Any
 from tppsd_bench.doctor.bands import Band
 from tppsd_bench.doctor.base import Finding, Step
 from tppsd_bench.doctor.diagnosis import Diagnosis
+from tppsd_bench.doctor.from_run import Silent
 from tppsd_bench.errors import Exit
 from tppsd_bench.results import to_json
 
@@ -28,7 +29,7 @@ def text(d: Diagnosis) -> str:
         parts += ["", "Other published advice that these measurements contradict:", *(f"  {c}" for c in other)]
     parts += [
         "",
-        "Measured (intervals of 95 % over sequences, of 90 to 99 % over timed pairs, else the range over calibrations):",
+        "Measured (intervals of 95 % over sequences, of 90 to 99.9 % over timed pairs, else the range over calibrations):",
     ]
     parts += [_readings(d.steps), *(f"note: {note}" for note in m.notes if note)]
     if d.next:
@@ -84,10 +85,20 @@ def _printed(table: Any) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
-def as_json(found: Sequence[Diagnosis], code: Exit) -> dict[str, Any]:
+def overview(found: Sequence[Diagnosis | Silent]) -> str:
+    """A row a pair: exit code, pair and draft, verdict."""
+    table = _table(3)
+    for d in found:
+        who = d.pair if isinstance(d, Silent) else f"{d.measurements.pair}, draft {d.measurements.draft}"
+        table.add_row(str(int(d.exit_code)), who, d.sentence)
+    return f"{len(found)} pairs (first column: exit code of each)\n\n{_printed(table)}"
+
+
+def as_json(found: Sequence[Diagnosis | Silent], code: Exit) -> dict[str, Any]:
     """Everything, numbers unrounded."""
     return {
         "exit_code": int(code),
+        "silent": [to_json(d) for d in found if isinstance(d, Silent)],
         "diagnoses": [
             {
                 "pair": d.measurements.pair, "draft": d.measurements.draft, "k": d.measurements.k, "exit_code": int(d.exit_code),
@@ -96,11 +107,12 @@ def as_json(found: Sequence[Diagnosis], code: Exit) -> dict[str, Any]:
                 "contradictions": list(d.contradictions), "next": d.next, "measurements": to_json(d.measurements),
             }
             for d in found
+            if not isinstance(d, Silent)
         ],
     }  # fmt: skip
 
 
-def exit_code(found: Sequence[Diagnosis]) -> Exit:
+def exit_code(found: Sequence[Diagnosis | Silent]) -> Exit:
     """The worst: an illness before what is undecided before health."""
     codes = {d.exit_code for d in found}
     return next(code for code in ORDER if code in codes)

@@ -204,6 +204,7 @@ class Cluster:
         try:
             self.client.restart_workers(list(workers), timeout=CONNECT_SECONDS)
         except Exception:
+            # Restarts fail in as many ways as clusters do (no nanny, a worker or the scheduler gone); the run goes on without these.
             self._shunned.update(workers)
 
     def _abandon(self, flying: dict[Any, Flight]) -> None:

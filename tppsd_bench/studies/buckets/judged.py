@@ -8,8 +8,7 @@ from typing import Any
 
 from tppsd_bench.report.wording import number
 from tppsd_bench.studies.buckets.reading import Results, about, at_start, points
-
-REPRODUCED, BOUNDED, REFUTED = "reproduced", "bounded", "refuted"
+from tppsd_bench.studies.outcomes import Found, agreed
 
 
 @dataclass(frozen=True)
@@ -19,15 +18,8 @@ class Judged:
     claim: str
     """Number of the claim it is part of."""
     said: str
-    found: str
+    found: Found
     measured: str
-
-
-def outcome(inside: Sequence[bool | None]) -> str:
-    """Reproduced where every part lies where the claim says, refuted where none does; None: its interval reaches over the limit."""
-    if all(x is True for x in inside):
-        return REPRODUCED
-    return REFUTED if all(x is False for x in inside) else BOUNDED
 
 
 def beyond(estimate: Mapping[str, float], limit: float) -> bool | None:
@@ -62,7 +54,7 @@ def _unstable(results: Results) -> Judged | None:
     h = results.hypotheses
     mine = [c.figures["drafts"][c.draft] for c in results.ratios.values()]
     poor = [d for c in results.ratios.values() for name, d in c.figures["drafts"].items() if name != c.draft]
-    found = outcome([beyond(d["continuous"]["beyond"], h.unstable_share) for d in mine])
+    found = agreed([beyond(d["continuous"]["beyond"], h.unstable_share) for d in mine])
     most = max(d["continuous"]["beyond"]["high"] for d in mine)
     said = (
         f"Share of proposals with a ratio beyond {number(h.extreme_ratio)} or its inverse: "
@@ -98,7 +90,7 @@ def _quantile(results: Results) -> Judged | None:
     if logs:
         less = sum(b is False for *_, b in logs)
         said += f" Equal width in log gap loses less than quantile buckets in {less} of {len(logs)}."
-    return Judged("6", "Quantile buckets are better than equal width.", outcome(better), said)
+    return Judged("6", "Quantile buckets are better than equal width.", agreed(better), said)
 
 
 def _less_quantile(results: Results, strategy: str) -> list[tuple[str, int, bool | None]]:
@@ -124,7 +116,7 @@ def _start(results: Results) -> Judged | None:
         f"{h.start} quantile buckets lose {_range(every, 'information')} nats an event, with a Kolmogorov distance of "
         f"{_range(every, 'ks')} (fine enough: {number(h.small_error)} of either). The fewest that are fine enough: {', '.join(fewest)}."
     )
-    return Judged("6", f"50 to 200 buckets, {h.start} to start with.", outcome(fine), said)
+    return Judged("6", f"50 to 200 buckets, {h.start} to start with.", agreed(fine), said)
 
 
 def _fewest(of: Sequence[Mapping[str, Any]], limit: float) -> str:
@@ -139,7 +131,7 @@ def _crowded(results: Results) -> Judged | None:
         return None
     few, many = [of[0] for of in quantile], [of[-1] for of in quantile]
     crowded, still = ([p["middles"]["tie"] <= results.hypotheses.tied_within for p in of] for of in (few, many))
-    found = REFUTED if not any(crowded) else BOUNDED if any(still) or not all(crowded) else REPRODUCED
+    found = Found.REFUTED if not any(crowded) else Found.BOUNDED if any(still) or not all(crowded) else Found.REPRODUCED
     least, most = (f"at {of[0]['buckets']} buckets" for of in (few, many))
     tied, seen = ([_range(of, f"middles.{what}", say=about) for of in (few, many)] for what in ("tie", "notice"))
     said = (
@@ -168,7 +160,7 @@ def _lowered(results: Results) -> Judged | None:
         f"{_range(whole, 'fall', 100)}. At {many['buckets']} it stands {_range([m for _, m, _ in found], 'gain_joint', 100)} points above "
         "that of continuous time, below which no buckets can bring it."
     )
-    return Judged("6", "Too many buckets lower acceptance.", outcome([beyond(f, h.lower_acceptance) for f in falls]), said)
+    return Judged("6", "Too many buckets lower acceptance.", agreed([beyond(f, h.lower_acceptance) for f in falls]), said)
 
 
 def _drafts(results: Results) -> list[tuple[str, Mapping[str, Any]]]:
@@ -191,7 +183,7 @@ def _apart(results: Results) -> Judged | None:
     if wrong:
         said += f", by TV {_range(wrong, 'apart')}; of what bucket and type say about each other {_range(wrong, 'left', 100)} % are left"
     said += f". It is exact on {', '.join(exact)}, where neither law couples type and gap after a history." if exact else "."
-    return Judged("7", "Verifying bucket and type apart, each redrawn on its own, breaks the joint law.", outcome(broken), said)
+    return Judged("7", "Verifying bucket and type apart, each redrawn on its own, breaks the joint law.", agreed(broken), said)
 
 
 def _redrawn(results: Results) -> Judged | None:
@@ -204,7 +196,7 @@ def _redrawn(results: Results) -> Judged | None:
         f"{_range(every, 'redrawn_buckets')}, of types alone {_range(every, 'redrawn_types')}."
     )
     broken = [beyond(f["redrawn"], results.hypotheses.broken) for f in every]
-    return Judged("7", "So does redrawing them apart after joint verification.", outcome(broken), said)
+    return Judged("7", "So does redrawing them apart after joint verification.", agreed(broken), said)
 
 
 def _joint_rule(results: Results) -> Judged | None:
@@ -215,9 +207,7 @@ def _joint_rule(results: Results) -> Judged | None:
         f"Joint verification accepts {_range(several, 'lost_two_step', 100)} points more than bucket, then type given the bucket, which is "
         "exact as well."
     )
-    return Judged(
-        "7", "The token is to be verified jointly.", outcome([beyond(f["lost_two_step"], 0.0) for f in several]), said
-    )
+    return Judged("7", "The token is to be verified jointly.", agreed([beyond(f["lost_two_step"], 0.0) for f in several]), said)
 
 
 def _factorised(results: Results) -> Judged | None:
@@ -240,5 +230,5 @@ def _factorised(results: Results) -> Judged | None:
     lower = [beyond(d["less"]["joint"], 0.0) for *_, d in found]
     inside = [None if worse is None else not worse for worse in lower]
     return Judged(
-        "7", "A draft that factorises bucket and type is smoother and accepted more.", outcome(inside), "; ".join(parts) + "."
+        "7", "A draft that factorises bucket and type is smoother and accepted more.", agreed(inside), "; ".join(parts) + "."
     )

@@ -12,9 +12,10 @@ from tppsd_bench.report.wording import number, times
 from tppsd_bench.results import Axis, CellResult, Outcome
 from tppsd_bench.studies.buckets import tables
 from tppsd_bench.studies.buckets.jobs import CONTINUOUS
-from tppsd_bench.studies.buckets.judged import BOUNDED, REFUTED, REPRODUCED, judged
+from tppsd_bench.studies.buckets.judged import judged
 from tppsd_bench.studies.buckets.reading import Results, at_start, point
 from tppsd_bench.studies.buckets.tables import thousandths
+from tppsd_bench.studies.outcomes import Found
 
 if TYPE_CHECKING:
     from tppsd_bench.report.canvas import Canvas
@@ -24,7 +25,7 @@ INTRO = (
     "is from the continuous one it was made from is measured here, beside what it accepts and how fast it is. Acceptance and error are exact "
     "sums and quadratures, averaged over one history of each of the target's own sequences."
 )
-ICONS = {REPRODUCED: "pass", BOUNDED: "inconclusive", REFUTED: "fail"}
+ICONS = {Found.REPRODUCED: "pass", Found.BOUNDED: "inconclusive", Found.REFUTED: "fail"}
 
 
 def sentence(cells: Sequence[CellResult]) -> str:
@@ -66,7 +67,7 @@ def _of_speed(results: Results) -> str:
 
 def _of_advice(results: Results) -> str:
     found = [j.found for j in judged(results)]
-    counted = [f"{found.count(f)} {f}" for f in (REPRODUCED, BOUNDED, REFUTED) if f in found]
+    counted = [f"{found.count(f)} {f}" for f in ICONS if f in found]
     return f"Of {len(found)} pieces of advice: {', '.join(counted)}." if found else ""
 
 

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-
-class Found(StrEnum):
-    """What became of a claim."""
-
-    REPRODUCED = "reproduced"
-    """Every quantity's interval lies where the claim says."""
-    BOUNDED = "bounded"
-    """It holds under some of the conditions, or an interval reaches over a limit: the numbers say how far it carries."""
-    REFUTED = "refuted"
-    """Every quantity's interval lies wholly elsewhere."""
-    NOT_TESTABLE = "not testable here"
-    PENDING = "pending"
+from tppsd_bench.studies.outcomes import Found, agreed
 
 
 @dataclass(frozen=True)
@@ -63,6 +51,4 @@ def outcome(criteria: Sequence[Mapping[str, Any]], quantities: Sequence[Mapping[
         return Found.PENDING
     if not all(h.n for h in held):
         return Found.BOUNDED
-    if all(len(h.inside) == h.n for h in held):
-        return Found.REPRODUCED
-    return Found.REFUTED if all(len(h.outside) == h.n for h in held) else Found.BOUNDED
+    return agreed([x for h in held for x in (*[True] * len(h.inside), *[False] * len(h.outside), *[None] * len(h.open))])

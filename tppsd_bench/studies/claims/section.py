@@ -11,7 +11,8 @@ from tppsd_bench.report.cells import Fact
 from tppsd_bench.report.picture import Arrays
 from tppsd_bench.report.section import Block, Row, Section, Statement, Table
 from tppsd_bench.results import CellResult
-from tppsd_bench.studies.claims.judge import Found, Held, hold, outcome
+from tppsd_bench.studies.claims.judge import Held, hold, outcome
+from tppsd_bench.studies.outcomes import Found
 
 ICONS = {
     Found.REPRODUCED: "pass", Found.BOUNDED: "inconclusive", Found.REFUTED: "fail", Found.NOT_TESTABLE: "none",
