@@ -135,7 +135,9 @@ class NeuralModel(nn.Module):
         """The encoder on rows of numpy arrays."""
         step: Step | None = self.__dict__.get("_rows_step")
         if step is None:
-            step = STEPS[type(self.encoder).__name__](numpy_layers(folded_layers(self.encoder)), self._final())
+            final = self._final()
+            last = None if final is None else torch.cat(final).numpy()
+            step = STEPS[type(self.encoder).__name__](numpy_layers(folded_layers(self.encoder)), last)
             self.__dict__["_rows_step"] = step
         return step
 

@@ -32,11 +32,13 @@ TAKEN_OUT = {
 """Functions that are no part of a product, and what stands for their bodies: values pass through."""
 KEPT = ("_score_two", "_mix_two", "_attend_two", "_affine", "_attend_event", "_prefetch")
 """Functions that are products, or only lead to them."""
+NORMS = ("norm_rows", "add_norm_rows")
+"""Kernels called from Python that make no product."""
 _CACHES = ("keys", "values")
 
 
 def make_products(kernel: Any) -> bool:
-    return str(kernel.py_func.__module__).startswith(KERNELS)
+    return str(kernel.py_func.__module__).startswith(KERNELS) and kernel.py_func.__name__ not in NORMS
 
 
 @contextmanager

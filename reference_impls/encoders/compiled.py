@@ -257,6 +257,22 @@ def _normed(x: Any, weights: Any, at: int, eps: float, out: Any) -> int:
 
 
 @_compiled
+def norm_rows(x: Any, weights: Any, eps: float, out: Any) -> None:
+    """Layer norm of each row of ``x`` (N, d); ``weights`` (2 d,): scale, then shift."""
+    for i in range(len(x)):
+        _normed(x[i], weights, 0, eps, out[i])
+
+
+@_compiled
+def add_norm_rows(x: Any, bias: Any, more: Any, weights: Any, eps: float, out: Any) -> None:
+    """Layer norm of each row of x + bias + more, all (N, d) but ``bias`` (d,); ``x`` is overwritten by the sum."""
+    for i in range(len(x)):
+        for j in range(x.shape[1]):
+            x[i, j] += bias[j] + more[i, j]
+        _normed(x[i], weights, 0, eps, out[i])
+
+
+@_compiled
 def _gelu(x: Any) -> None:
     for i in range(len(x)):
         x[i] *= np.float32(0.5) * (_ONE + np.float32(math.erf(x[i] * np.float32(0.7071067811865476))))

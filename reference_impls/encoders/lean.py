@@ -128,8 +128,16 @@ class EventByEvent:
         return out
 
 
-def _norm(x: Vector, weight: Tensor, bias: Tensor, eps: float) -> Vector:
-    out: Vector = torch.native_layer_norm(torch.from_numpy(x), weight.shape, weight, bias, eps)[0].numpy()
+def _norm(x: Vector, weights: Vector, eps: float) -> Vector:
+    out = np.empty_like(x)
+    compiled.norm_rows(x, weights, eps, out)
+    return out
+
+
+def _add_norm(x: Vector, bias: Vector, more: Vector, weights: Vector, eps: float) -> Vector:
+    """The norm of x + bias + more; ``x`` is overwritten."""
+    out = np.empty_like(x)
+    compiled.add_norm_rows(x, bias, more, weights, eps, out)
     return out
 
 
@@ -138,43 +146,42 @@ def _gelu(x: Vector) -> Vector:
     return out
 
 
-Layers = list[dict[str, Any]]
+Layers = list[dict[str, Vector]]
 
 
 def numpy_layers(layers: Sequence[dict[str, Tensor]]) -> Layers:
-    """Weights of the cached path: matrices as numpy arrays (in, out), contiguous, so that rows times them are fast; norms in torch."""
+    """Weights of the cached path as numpy arrays: matrices (in, out), contiguous, so that rows times them are fast; a norm's scale and
+    shift in one vector, under the norm's name."""
+    out: Layers = []
+    for layer in layers:
+        arrays = {name: np.ascontiguousarray(w.detach().cpu().numpy().T) for name, w in layer.items()}
+        for name in [name.removesuffix("_weight") for name in layer if name.startswith("norm") and name.endswith("_weight")]:
+            arrays[name] = np.concatenate((arrays.pop(f"{name}_weight"), arrays.pop(f"{name}_bias")))
+        out.append(arrays)
+    return out
 
-    def convert(name: str, w: Tensor) -> Any:
-        return w.detach().cpu() if name.startswith("norm") else np.ascontiguousarray(w.detach().cpu().numpy().T)
 
-    return [{name: convert(name, w) for name, w in layer.items()} for layer in layers]
-
-
-def thp_step(layers: Layers, _final: tuple[Any, Any] | None) -> Step:
+def thp_step(layers: Layers, _final: Vector | None) -> Step:
     def step(x: Vector, extra: Vector, attend: Callable[[int, Vector], Vector]) -> Vector:
         for i, w in enumerate(layers):
             x = x + extra
             a = np.dot(attend(i, np.dot(x, w["qkv_weight"])), w["out_weight"])
-            a += w["out_bias"]
-            a += x
-            y = _norm(a, w["norm1_weight"], w["norm1_bias"], 1e-6)
+            y = _add_norm(a, w["out_bias"], x, w["norm1"], 1e-6)
             z = np.dot(y, w["inner_weight"])
             z += w["inner_bias"]
             z = np.dot(_gelu(z), w["outer_weight"])
-            z += w["outer_bias"]
-            z += y
-            x = _norm(z, w["norm2_weight"], w["norm2_bias"], 1e-6)
+            x = _add_norm(z, w["outer_bias"], y, w["norm2"], 1e-6)
         return x
 
     return step
 
 
-def sahp_step(layers: Layers, final: tuple[Any, Any] | None) -> Step:
+def sahp_step(layers: Layers, final: Vector | None) -> Step:
     assert final is not None
 
     def step(x: Vector, _extra: Vector, attend: Callable[[int, Vector], Vector]) -> Vector:
         for i, w in enumerate(layers):
-            qkv = np.dot(_norm(x, w["norm1_weight"], w["norm1_bias"], 1e-5), w["qkv_weight"])
+            qkv = np.dot(_norm(x, w["norm1"], 1e-5), w["qkv_weight"])
             qkv += w["qkv_bias"]
             a = attend(i, qkv)
             if "out_weight" in w:
@@ -182,28 +189,28 @@ def sahp_step(layers: Layers, final: tuple[Any, Any] | None) -> Step:
                 a += w["out_bias"]
             x = x + a
             if "inner_weight" in w:
-                z = np.dot(_norm(x, w["norm2_weight"], w["norm2_bias"], 1e-5), w["inner_weight"])
+                z = np.dot(_norm(x, w["norm2"], 1e-5), w["inner_weight"])
                 z += w["inner_bias"]
                 z = np.dot(_gelu(z), w["outer_weight"])
                 z += w["outer_bias"]
                 x += z
-        return _norm(x, *final, 1e-5)
+        return _norm(x, final, 1e-5)
 
     return step
 
 
-def attnhp_step(layers: Layers, final: tuple[Any, Any] | None) -> Step:
+def attnhp_step(layers: Layers, final: Vector | None) -> Step:
     assert final is not None
 
     def step(x: Vector, extra: Vector, attend: Callable[[int, Vector], Vector]) -> Vector:
         for i, w in enumerate(layers):
-            y = np.concatenate((_norm(x, w["norm_weight"], w["norm_bias"], 1e-5), extra), axis=-1)
+            y = np.concatenate((_norm(x, w["norm"], 1e-5), extra), axis=-1)
             qkv = np.dot(y, w["qkv_weight"])
             qkv += w["qkv_bias"]
             a = np.dot(attend(i, qkv), w["out_weight"])
             a += w["out_bias"]
             x = x + np.tanh(a)
-        return _norm(x, *final, 1e-5)
+        return _norm(x, final, 1e-5)
 
     return step
 

@@ -26,6 +26,8 @@ Uniforms = Callable[[IntArray, int], FloatArray]
 """(rows, m) -> (len(rows), m) fresh uniforms of each row's own stream."""
 
 TRIES = 64
+_FIRST_TRIES = 16
+"""Tries looked at first: enough for most rows, at a quarter of the cost."""
 RESOLUTION = 1e-12
 _REACH = 8.0
 """Widths beyond a bump's centre at which nothing is left of it."""
@@ -58,26 +60,34 @@ class ExactResidual:
     tries = TRIES
 
     def draw(self, p: Law, q: Law, rows: IntArray, uniforms: Uniforms, joint: bool) -> ResidualDraw:
-        u = uniforms(rows, 4 * self.tries).reshape(len(rows), self.tries, 4)
+        n = len(rows)
+        u = uniforms(rows, 4 * self.tries).reshape(n, self.tries, 4)
+        gap, types, taken = self._try(p, q, u[:, :_FIRST_TRIES], joint)
+        at, first, found = np.arange(n), taken.argmax(axis=1), np.asarray(taken.any(axis=1))
+        out_gap, out_type = gap[at, first], types[at, first]
+        lost = np.flatnonzero(~found)
+        if len(lost) and self.tries > _FIRST_TRIES:
+            gap, types, taken = self._try(p.take(lost), q.take(lost), u[lost, _FIRST_TRIES:], joint)
+            late, first = np.flatnonzero(taken.any(axis=1)), taken.argmax(axis=1)
+            out_gap[lost[late]], out_type[lost[late]] = gap[late, first[late]], types[late, first[late]]
+            found[lost[late]] = True
+            lost = np.flatnonzero(~found)
+        if len(lost):
+            return self.beyond_tries(p, q, rows, uniforms, joint, lost, out_gap, out_type)
+        return ResidualDraw(out_gap, out_type, np.zeros(n, dtype=bool), ~found, np.zeros(n, dtype=bool))
+
+    def _try(self, p: Law, q: Law, u: FloatArray, joint: bool) -> tuple[FloatArray, IntArray, BoolArray]:
+        """Candidates from p, one for each (n, tries) of ``u`` (n, tries, 4): gaps, types, and whether each is taken."""
         gap = p.sample_gap(u[..., :2])
         types = np.full(gap.shape, -1, dtype=np.int64)
         log_ratio = q.log_prob(gap) - p.log_prob(gap)
         if joint:
             log_pk, log_qk = p.type_log_probs(gap), q.type_log_probs(gap)
             types = sample_types(log_pk, u[..., 3])
-            picked = types[..., None]
-            log_ratio = log_ratio + np.take_along_axis(log_qk - log_pk, picked, -1)[..., 0]
+            log_ratio = log_ratio + np.take_along_axis(log_qk - log_pk, types[..., None], -1)[..., 0]
         with np.errstate(over="ignore"):
-            taken = u[..., 2] < -np.expm1(np.minimum(log_ratio, 0.0))
-        found = np.asarray(taken.any(axis=1))
-        first = taken.argmax(axis=1)
-        at = np.arange(len(rows))
-        out_gap, out_type = gap[at, first], types[at, first]
-        kept = np.zeros(len(rows), dtype=bool)
-        lost = np.flatnonzero(~found)
-        if len(lost):
-            return self.beyond_tries(p, q, rows, uniforms, joint, lost, out_gap, out_type)
-        return ResidualDraw(out_gap, out_type, kept, ~found, np.zeros(len(rows), dtype=bool))
+            taken: BoolArray = u[..., 2] < -np.expm1(np.minimum(log_ratio, 0.0))
+        return gap, types, taken
 
     def beyond_tries(
         self, p: Law, q: Law, rows: IntArray, uniforms: Uniforms, joint: bool, lost: IntArray, gap: FloatArray, types: IntArray
