@@ -152,8 +152,19 @@ def test_a_job_that_hangs_ends_with_its_worker(nanny: bool, tmp_path: Path, monk
     assert [i for i, c in cells.items() if c.error] == ["fit.load-hangs"]
     assert "took longer than 0.01 s" in cells["fit.load-hangs"].error
     hung = next(w for job, w, _ in client.sent if job.pair == "load-hangs")
-    after = [w for job, w, _ in client.sent[1:] if job.pair in ("load-slow",)]
-    assert hung not in after, "a worker that hangs gets no more work"
+    assert [w for _, w, _ in client.sent].count(hung) == 1, "a worker that hangs gets no more work"
+
+
+def test_a_worker_ended_in_this_round_is_not_taken_for_a_free_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job that hangs is over its time at the first look, when nothing else is in flight and two jobs wait."""
+    monkeypatch.setattr(cluster, "GRACE_SECONDS", -1.0)
+    monkeypatch.setattr(Future, "done", lambda self: self.value is not None)
+    made = planned("load-hangs", "load-ok", "load-ok-too", cell_timeout=0.01)
+    client = Client([ONE], lambda job, _w: "hangs" if job.pair == "load-hangs" else "ok")
+    assert once_each(made, run_fake(made, client, tmp_path))
+    workers = [w for _, w, _ in client.sent]
+    assert workers[0] == ONE, "the plan's first job is the one that hangs"
+    assert ONE not in workers[1:]
 
 
 def test_timing_comes_last_and_alone_on_its_host(tmp_path: Path) -> None:

@@ -129,7 +129,8 @@ class Cluster:
         try:
             while waiting or flying:
                 alive = self._alive(quiet=one_a_host)
-                self._give_up(flying, waiting, alive, journal)
+                if self._give_up(flying, waiting, alive, journal):
+                    alive = self._alive(quiet=one_a_host)  # a worker that was ended is gone, or has another address
                 for worker in _free(alive, flying.values(), one_a_host=one_a_host)[: len(waiting)]:
                     attempt = waiting.popleft()
                     key = f"{attempt.job.label} {uuid4().hex}"  # read on the cluster's own pages
@@ -159,8 +160,9 @@ class Cluster:
         loud = {host_of(worker) for worker in self._shunned} if quiet else set[str]()
         return sorted(worker for worker in found if worker not in self._shunned and host_of(worker) not in loud)
 
-    def _give_up(self, flying: dict[Any, Flight], waiting: deque[Attempt], alive: Sequence[str], journal: Journal) -> None:
-        """Flights whose worker is gone try again elsewhere; those over their time end with their worker."""
+    def _give_up(self, flying: dict[Any, Flight], waiting: deque[Attempt], alive: Sequence[str], journal: Journal) -> bool:
+        """Flights whose worker is gone try again elsewhere; those over their time end with their worker. Whether any did."""
+        ended = False
         for future, flight in list(flying.items()):
             if flight.worker not in alive:
                 del flying[future]
@@ -176,6 +178,8 @@ class Cluster:
                 )
                 journal.advance(job)
                 self._restart([flight.worker])
+                ended = True
+        return ended
 
     def _land(self, flying: dict[Any, Flight], waiting: deque[Attempt], journal: Journal) -> None:
         """Wait up to a second for results, and keep them."""
