@@ -30,7 +30,7 @@ TAKEN_OUT = {
     "_gelu": "pass",
 }
 """Functions that are no part of a product, and what stands for their bodies: values pass through."""
-KEPT = ("_score_two", "_mix_two", "_attend_two", "_affine", "_attend_event", "_prefetch")
+KEPT = ("_scaled", "_add", "_score_two", "_mix_two", "_attend_two", "_affine", "_attend_event", "_prefetch")
 """Functions that are products, or only lead to them."""
 NORMS = ("norm_rows", "add_norm_rows")
 """Kernels called from Python that make no product."""
@@ -98,7 +98,7 @@ def unclassified(kernels: set[Any]) -> set[str]:
     for name in {k.py_func.__module__ for k in kernels}:
         nodes = ast.parse(inspect.getsource(sys.modules[name])).body
         functions |= {n.name for n in nodes if isinstance(n, ast.FunctionDef) and n.name.startswith("_")}
-    functions -= {"_compiled", "_inlined"}
+    functions -= {"_compiled", "_storing"}
     return functions ^ {*TAKEN_OUT, *KEPT} if functions else set()
 
 

@@ -31,8 +31,13 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
-def _inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    kernel: Callable[..., Any] = njit(fastmath=_FAST, inline="always")(function)
+def _storing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For loops that store what they compute: nothing is reordered.
+
+    LLVM takes such a loop in vectors only where its arrays do not seem to overlap, and two that merely touch do: reordered, the last
+    bits would depend on where memory happens to lie, and a sampler's events with them.
+    """
+    kernel: Callable[..., Any] = njit(fastmath={"contract"}, cache=True, error_model="numpy", nogil=True)(function)
     return kernel
 
 
@@ -52,12 +57,10 @@ _ROUND = np.float32(1.5 * 2**23)
 """Added to a float32 below 2^22, it leaves the nearest integer in the last bits."""
 _MANTISSA = np.int32(23)
 _LANES = 16
-"""Columns are taken in whole vectors: a loop over what is left would cost as much again."""
-_LINE = 16
-"""Floats in a line of the cache."""
+"""Columns are taken in whole vectors, for a loop over what is left would cost as much again; and a line of the cache holds as many."""
 
 
-@njit(fastmath={"contract"}, cache=True)  # not reordered: the rounding by _ROUND would cancel
+@_storing  # reordered, the rounding by _ROUND would cancel
 def _exp2(x: Any) -> Any:
     """2^x in float32, branch-free; below -126 it gives 2^-126, above 127 its power, of NaN NaN."""
     x = _LEAST if x < _LEAST else x
@@ -92,7 +95,7 @@ def _prefetch(_context: Any, array: Any, row: Any, column: Any) -> Any:
 # of a head the ``width`` rows from ``at``; queries are flat from ``qa`` and ``qb``; sa, sb (capacity,) hold the scores of the two.
 
 
-@_compiled
+@_storing
 def _score_two(q: Any, qa: int, qb: int, keys: Any, at: int, width: int, sa: Any, sb: Any, padded: int) -> None:
     """Scores (base 2) of two queries over ``padded`` columns."""
     by_eight = width - width % 8
@@ -129,7 +132,7 @@ def _weigh_two(sa: Any, sb: Any, end_a: int, end_b: int, padded: int) -> tuple[A
     return total_a, total_b
 
 
-@_compiled
+@_storing
 def _less_the_largest(s: Any, end: int, padded: int) -> None:
     top = s[0]
     for t in range(1, end):
@@ -207,7 +210,7 @@ def attend_rows(
             at = i * d + h * width
             for a in range(0, m, 2):
                 for w in range(at + width + a * width // m, min(at + width + (a + 2) * width // m, at + 2 * width, n * d)):
-                    for t in range(0, first[w // d] + m, _LINE):  # the next head, or history, comes while this one is worked on
+                    for t in range(0, first[w // d] + m, _LANES):  # the next head, or history, comes while this one is worked on
                         _prefetch(keys, w, t)  # type: ignore[call-arg]
                         _prefetch(values, w, t)
                 qa, qb = i * m + a, i * m + min(a + 1, m - 1)
@@ -218,7 +221,7 @@ def attend_rows(
                 )  # fmt: skip
 
 
-@_compiled
+@_storing
 def _affine(x: Any, weights: Any, at: int, bias: bool, out: Any) -> int:
     """x M [+ b] of one vector, M (in, out) from ``at`` in the weights and b behind it; gives where the next weights begin."""
     rows, columns = len(x), len(out)
@@ -240,6 +243,20 @@ def _affine(x: Any, weights: Any, at: int, bias: bool, out: Any) -> int:
     return end + columns if bias else end
 
 
+@_storing
+def _scaled(x: Any, mean: Any, scale: Any, weights: Any, at: int, out: Any) -> None:
+    d = len(x)
+    for i in range(d):
+        out[i] = (x[i] - mean) * scale * weights[at + i] + weights[at + d + i]
+
+
+@_storing
+def _add(x: Any, bias: Any, more: Any) -> None:
+    """x += bias + more."""
+    for j in range(len(x)):
+        x[j] += bias[j] + more[j]
+
+
 @_compiled
 def _normed(x: Any, weights: Any, at: int, eps: float, out: Any) -> int:
     """Layer norm of ``x`` into the front of ``out``, scale and shift from ``at``; gives where the next weights begin."""
@@ -250,9 +267,7 @@ def _normed(x: Any, weights: Any, at: int, eps: float, out: Any) -> int:
     mean /= np.float32(d)
     for i in range(d):
         square += (x[i] - mean) * (x[i] - mean)
-    scale = np.float32(_ONE / math.sqrt(square / np.float32(d) + np.float32(eps)))
-    for i in range(d):
-        out[i] = (x[i] - mean) * scale * weights[at + i] + weights[at + d + i]
+    _scaled(x, mean, np.float32(_ONE / math.sqrt(square / np.float32(d) + np.float32(eps))), weights, at, out)
     return at + 2 * d
 
 
@@ -267,12 +282,11 @@ def norm_rows(x: Any, weights: Any, eps: float, out: Any) -> None:
 def add_norm_rows(x: Any, bias: Any, more: Any, weights: Any, eps: float, out: Any) -> None:
     """Layer norm of each row of x + bias + more, all (N, d) but ``bias`` (d,); ``x`` is overwritten by the sum."""
     for i in range(len(x)):
-        for j in range(x.shape[1]):
-            x[i, j] += bias[j] + more[i, j]
+        _add(x[i], bias, more[i])
         _normed(x[i], weights, 0, eps, out[i])
 
 
-@_compiled
+@_storing
 def _gelu(x: Any) -> None:
     for i in range(len(x)):
         x[i] *= np.float32(0.5) * (_ONE + np.float32(math.erf(x[i] * np.float32(0.7071067811865476))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import reference_impls.network as network_module
+from reference_impls.encoders import compiled
 from reference_impls.encoders.attention import attend_ragged, on_arrays
 from reference_impls.encoders.attnhp import AttNHP
 from reference_impls.encoders.base import EventInputs, KeyValueCache, causal_attend, softmax_of_log2
@@ -308,6 +310,43 @@ def test_every_form_of_cached_attention_is_the_causal_one(strict, heads, overflo
             got = attend(0, np.ascontiguousarray(folded[:, at : at + m]))
             np.testing.assert_allclose(got, want[:, at : at + m], atol=1e-4 if overflowing else 1e-6)
             at += m
+
+
+def touching(*shapes):
+    """Arrays that lie end to end in memory, in this order."""
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    memory, ends = np.empty(sum(sizes), dtype=np.float32), np.cumsum(sizes)
+    return [memory[end - size : end].reshape(shape) for size, end, shape in zip(sizes, ends, shapes, strict=True)]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4), 4))[::3])
+def test_compiled_bits_do_not_depend_on_where_arrays_lie(order):
+    """A loop that is taken in vectors only where arrays do not touch must round the same way either way."""
+    rng, shapes = np.random.default_rng(5), [(16, 64), (16, 64), (128,), (16, 64)]
+    values = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    bias, results = rng.normal(size=64).astype(np.float32), []
+    for apart in (True, False):
+        laid = [v.copy() for v in values] if apart else dict(zip(order, touching(*(shapes[i] for i in order)), strict=True))
+        for i, value in enumerate(values):
+            laid[i][...] = value
+        compiled.add_norm_rows(laid[0], bias, laid[1], laid[2], 1e-6, laid[3])
+        results.append(laid[3].copy())
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(5), 5))[::11])
+def test_compiled_attention_does_not_depend_on_where_arrays_lie(order):
+    rng, (n, m, d, heads, capacity) = np.random.default_rng(6), (2, 3, 16, 2, 48)
+    shapes = [(n * m * 3 * d,), (n * d, capacity), (n * d, capacity), (capacity,), (capacity,)]
+    values, results = [rng.normal(size=shape).astype(np.float32) for shape in shapes], []
+    for apart in (True, False):
+        laid = [v.copy() for v in values] if apart else dict(zip(order, touching(*(shapes[i] for i in order)), strict=True))
+        for i, value in enumerate(values):
+            laid[i][...] = value
+        out = np.empty(n * m * d, dtype=np.float32)
+        compiled.attend_rows(laid[0], laid[1], laid[2], np.array([20, 31]), d, heads, 0, laid[3], laid[4], out)
+        results.append(out)
+    np.testing.assert_array_equal(*results)
 
 
 def test_rows_kept_in_place_are_the_rows(model):
