@@ -210,7 +210,7 @@ def attend_rows(
             at = i * d + h * width
             for a in range(0, m, 2):
                 for w in range(at + width + a * width // m, min(at + width + (a + 2) * width // m, at + 2 * width, n * d)):
-                    for t in range(0, first[w // d] + m, _LANES):  # the next head, or history, comes while this one is worked on
+                    for t in range(0, first[w // d] + m, _LANES):  # the next head, or history, comes meanwhile
                         _prefetch(keys, w, t)  # type: ignore[call-arg]
                         _prefetch(values, w, t)
                 qa, qb = i * m + a, i * m + min(a + 1, m - 1)
