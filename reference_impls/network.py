@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from reference_impls.base import scores_from_conditionals
 from reference_impls.encoders import ENCODERS
-from reference_impls.encoders.attention import ROWS_FROM, on_arrays
 from reference_impls.encoders.base import EventInputs, KeyValueCache, causal_attend, folded_layers, plain_layers
-from reference_impls.encoders.lean import MAX_LAYERS, STEPS, EventByEvent, LeanCache, Step, numpy_layers
+from reference_impls.encoders.lean import MAX_LAYERS, CompiledCache, CompiledNetwork
 from reference_impls.heads.lognormal_mixture import LogNormalMixture
 from reference_impls.heads.network import MixtureHead
 from reference_impls.heads.registry import HEADS
@@ -48,8 +47,8 @@ class NeuralModel(nn.Module):
         self.head: MixtureHead = make(self.encoder.d, self._n_types, **config.get("head_args", {}))
         self.initial_context = nn.Parameter(0.1 * torch.randn(self.encoder.d))
         self.lean_layers = MAX_LAYERS
-        """Networks at most this deep take their events one by one in compiled loops. Raised, a deep target-only sampler is faster and
-        a speculative one slower, for its blocks are then taken one by one too."""
+        """Networks at most this deep take single events of single histories in compiled loops; deeper ones in torch, operation by
+        operation, as published code does. Raised, a deep target-only sampler is faster."""
 
     @property
     def n_types(self) -> int:
@@ -81,8 +80,7 @@ class NeuralModel(nn.Module):
     def _forget_copies(self) -> None:
         """Numpy copies of weights, wherever they are kept, are of the old weights."""
         for part, name in (
-            (self, "_rows_step"),
-            (self, "_event_by_event"),
+            (self, "_compiled_network"),
             (self.encoder, "_folded"),
             (self.encoder, "_gap_rates"),
             (self.head, "_numpy"),
@@ -90,9 +88,9 @@ class NeuralModel(nn.Module):
             part.__dict__.pop(name, None)
 
     # -- sampling -----------------------------------------------------------------------------------------------------
-    def start(self, n: int, capacity: int) -> KeyValueCache | LeanCache:
-        if self.encoder.n_layers <= self.lean_layers and self.device.type == "cpu":
-            return LeanCache(self.encoder, n, capacity)
+    def start(self, n: int, capacity: int) -> KeyValueCache | CompiledCache:
+        if self.device.type == "cpu":
+            return CompiledCache(self.encoder, n, capacity)
         return KeyValueCache(self.encoder, n, capacity, self.device)
 
     @torch.inference_mode()
@@ -100,70 +98,62 @@ class NeuralModel(nn.Module):
         row = self.head.forward(self.initial_context[None]).cpu().numpy()  # not a pass: hooks that count passes stay silent
         return self.head.law(np.repeat(row, n, axis=0))
 
-    def extend(self, cache: KeyValueCache | LeanCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
-        if isinstance(cache, LeanCache):
-            if gaps.shape == (1, 1) and counts[0] == 1:
-                return self._extend_one(cache, float(gaps[0, 0]), int(types[0, 0]))
-            return self._extend_lean(cache, gaps, types, counts)
-        return self._extend_torch(cache, gaps, types, counts)
+    def extend(
+        self, cache: KeyValueCache | CompiledCache, gaps: FloatArray, types: IntArray, counts: IntArray
+    ) -> LogNormalMixture:
+        if not isinstance(cache, CompiledCache):
+            return self._extend_torch(cache, gaps, types, counts)
+        if gaps.shape == (1, 1) and counts[0] == 1:
+            return self._extend_one(cache, float(gaps[0, 0]), int(types[0, 0]))
+        return self._extend_compiled(cache, gaps, types, counts)
 
     @torch.inference_mode()
-    def _extend_lean(self, cache: LeanCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
+    def _extend_compiled(self, cache: CompiledCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
         n, m = gaps.shape
         index, times = cache.append(gaps, counts)
         rows, columns = np.nonzero(np.arange(m) < counts[:, None])
         new = rows * m + columns
         inputs = EventInputs(times, gaps, torch.from_numpy(types), index)
         x, extra = (t.view(n * m, -1).numpy()[new] for t in self.encoder.embed(inputs))
-        by_event = self._by_event()
-        raw = np.zeros((n * m, by_event.width), dtype=np.float32)
-        raw[new] = by_event(cache, x, extra, rows, index.ravel()[new])
+        network = self._network()
+        raw = np.zeros((n * m, network.p), dtype=np.float32)
+        raw[new] = network(cache, x, extra, rows, index.ravel()[new])
         return self.head.law(raw)
 
-    def _extend_one(self, cache: LeanCache, gap: float, type_: int) -> LogNormalMixture:
-        """One event of a single history: a draft takes K of these steps a round."""
+    def _extend_one(self, cache: CompiledCache, gap: float, type_: int) -> LogNormalMixture:
+        """One event of a single history: a draft takes K of these steps a round, and target-only sampling consists of them."""
         encoder = self.encoder
         index, time = cache.append_one(gap)
         x, extra = encoder.embed_one(time, gap, type_, index)
-        return self.head.law(self._by_event()(cache, x[None], extra[None], _FIRST, _FIRST + index))
+        if encoder.n_layers <= self.lean_layers:
+            return self.head.law(self._network()(cache, x[None], extra[None], _FIRST, _FIRST + index))
+        return self.head.law(self._step(cache, x, extra, index))
 
-    def _final(self) -> tuple[Tensor, Tensor] | None:
-        norm = getattr(self.encoder, "norm", None)
-        return None if norm is None else (norm.weight.detach().cpu(), norm.bias.detach().cpu())
+    @torch.inference_mode()
+    def _step(
+        self, cache: CompiledCache, x: NDArray[np.float32], extra: NDArray[np.float32], index: int
+    ) -> NDArray[np.float32]:
+        """The layers of one event in torch."""
+        with small_operations():
+            rows = torch.from_numpy(x)[None], torch.from_numpy(extra)[None]
+            raw: Tensor = self.head(self.encoder.encode(*rows, cache.attend_one(index), folded_layers(self.encoder)))
+            return raw.numpy()
 
-    def _rows(self) -> Step:
-        """The encoder on rows of numpy arrays."""
-        step: Step | None = self.__dict__.get("_rows_step")
-        if step is None:
-            final = self._final()
-            last = None if final is None else torch.cat(final).numpy()
-            step = STEPS[type(self.encoder).__name__](numpy_layers(folded_layers(self.encoder)), last)
-            self.__dict__["_rows_step"] = step
-        return step
-
-    def _by_event(self) -> EventByEvent:
-        """The encoder and the head event by event."""
-        ready: EventByEvent | None = self.__dict__.get("_event_by_event")
+    def _network(self) -> CompiledNetwork:
+        """The encoder and the head for compiled passes."""
+        ready: CompiledNetwork | None = self.__dict__.get("_compiled_network")
         if ready is None:
-            head = self.head.raw.weight, self.head.raw.bias
-            ready = EventByEvent.of(self.encoder, folded_layers(self.encoder), self._final() or (), head)
-            self.__dict__["_event_by_event"] = ready
+            norm, head = getattr(self.encoder, "norm", None), (self.head.raw.weight, self.head.raw.bias)
+            final = () if norm is None else (norm.weight, norm.bias)
+            ready = CompiledNetwork.of(self.encoder, folded_layers(self.encoder), final, head)
+            self.__dict__["_compiled_network"] = ready
         return ready
 
     @torch.inference_mode()
     def _extend_torch(self, cache: KeyValueCache, gaps: FloatArray, types: IntArray, counts: IntArray) -> LogNormalMixture:
-        with small_operations():
-            inputs, attend = cache.append(gaps, types, counts)
-            x, extra = self.encoder.embed(inputs)
-            if self.device.type == "cpu" and gaps.size >= ROWS_FROM:
-                rows = x.view(-1, x.shape[-1]).numpy(), extra.view(-1, extra.shape[-1]).numpy()
-                with np.errstate(over="ignore", invalid="ignore"):  # attention then takes the maximum out
-                    context = self._rows()(*rows, on_arrays(attend))
-                raw = self.head(torch.from_numpy(context))
-            else:
-                if len(gaps) == 1:  # without a batch axis every operation is cheaper
-                    x, extra = x[0], extra[0]
-                raw = self.head(self.encoder.encode(x, extra, attend, folded_layers(self.encoder)))
+        inputs, attend = cache.append(gaps, types, counts)
+        x, extra = self.encoder.embed(inputs)
+        raw = self.head(self.encoder.encode(x, extra, attend, folded_layers(self.encoder)))
         return self.head.law(raw.view(-1, raw.shape[-1]).cpu().numpy())
 
     @torch.inference_mode()

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from reference_impls.encoders.attention import ROWS_FROM, attend_ragged, softmax_of_log2
 from tppsd_bench.protocols import FloatArray, IntArray
 
 Vector = NDArray[np.float32]
@@ -67,8 +66,6 @@ def sinusoid_rates(d: int) -> FloatArray:
 
 
 _QUARTER = np.pi / 2
-_LANES = 16
-"""Columns of a cache come in multiples of this: compiled attention takes them in whole vectors."""
 
 
 def sinusoid_shifts(d: int) -> FloatArray:
@@ -142,8 +139,27 @@ def causal_attend(n_heads: int, strict: bool, length: int, device: torch.device)
     return attend
 
 
+_SAFE = (1e-30, 1e30)
+"""Sums of powers of two between these prove that leaving out the maximum lost nothing that matters."""
+
+
+def softmax_of_log2(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """(unnormalised weights, their sums) of base-2 scores; falls back to subtracting the maximum where 2^score leaves float32.
+
+    Leaving out the maximum saves two passes over the scores. Sums between 1e-30 and 1e30 prove that nothing that matters
+    was lost: no weight overflowed, and what underflowed is below 1e-8 of the sum.
+    """
+    weights = torch.exp2(scores)
+    sums = weights.sum(dim=-1, keepdim=True)
+    low, high = torch.aminmax(sums)
+    if not (float(low) > _SAFE[0] and float(high) < _SAFE[1]):
+        weights = torch.exp2(scores - scores.amax(dim=-1, keepdim=True))
+        sums = weights.sum(dim=-1, keepdim=True)
+    return weights, sums
+
+
 class KeyValueCache:
-    """Keys and values of ``n`` histories, each of its own length, with per-sequence rollback. Implements ``base.Cache``."""
+    """The torch form of ``lean.CompiledCache``, for accelerators: keys and values of ``n`` histories. Implements ``base.Cache``."""
 
     def __init__(self, encoder: Encoder, n: int, capacity: int, device: torch.device) -> None:
         self._encoder, self._device = encoder, device
@@ -163,14 +179,7 @@ class KeyValueCache:
 
     def keep(self, rows: IntArray) -> None:
         self.lengths, self.times = self.lengths[rows], self.times[rows]
-        if len(rows) == 1 or self._device.type != "cpu" or (np.diff(rows) <= 0).any():
-            self.store = self.store.index_select(2, torch.as_tensor(rows, device=self._device))
-            return
-        cells, used = self.store.numpy(), int(self.lengths.max()) + self._null
-        for i, row in enumerate(rows.tolist()):  # moved in place: fresh memory of this size costs more than the copy
-            if row != i:
-                cells[:, :, i, :, :used] = cells[:, :, row, :, :used]
-        self.store = self.store[:, :, : len(rows)]
+        self.store = self.store.index_select(2, torch.as_tensor(rows, device=self._device))
 
     def _grow(self, needed: int) -> None:
         extra = max(needed, 2 * self.capacity) - self.capacity
@@ -180,59 +189,49 @@ class KeyValueCache:
         self.store[..., :used] = old[..., :used]
 
     def _zeros(self, n: int, capacity: int) -> Tensor:
-        """Zeros, for masked columns must stay finite; whole vectors wide. On a CPU numpy's, which come in large pages and only when used."""
-        columns = -(-(capacity + self._null) // _LANES) * _LANES
-        shape = (self._encoder.n_layers, 2, n, self._encoder.d_attention, columns)
-        if self._device.type == "cpu":
-            return torch.from_numpy(np.zeros(shape, dtype=np.float32))
+        """Zeros, for masked columns must stay finite."""
+        shape = (self._encoder.n_layers, 2, n, self._encoder.d_attention, capacity + self._null)
         return torch.zeros(shape, device=self._device)
 
     def append(self, gaps: FloatArray, types: IntArray, counts: IntArray) -> tuple[EventInputs, Attend]:
         """Make room for the (n, m) new events and return the encoder's inputs and the attention that reads and writes the cache.
 
         ``lengths`` grow by ``counts``. Padding columns (j >= counts[i]) are written beyond a row's length, where the next append
-        overwrites them; no valid query sees them. With one sequence the attention works on (m, 3 d), without a batch axis.
+        overwrites them; no valid query sees them.
         """
         n, m = gaps.shape
         start = self.lengths
-        needed = (int(start[0]) if n == 1 else int(start.max())) + m
+        needed = int(start.max()) + m
         if needed > self.capacity:
             self._grow(needed)
-        if n == 1:
-            first = needed - m
-            times = self.times[0, first] + np.add.accumulate(gaps, axis=1)
-            self.times[0, first + 1 : needed + 1] = times[0]
-            index = np.arange(first, needed)[None, :]
-        else:
-            index = start[:, None] + np.arange(m)
-            rows = np.arange(n)[:, None]
-            times = self.times[rows, start[:, None]] + np.cumsum(gaps, axis=1)
-            self.times[rows, index + 1] = times
+        index = start[:, None] + np.arange(m)
+        rows = np.arange(n)[:, None]
+        times = self.times[rows, start[:, None]] + np.cumsum(gaps, axis=1)
+        self.times[rows, index + 1] = times
         self.lengths = start + counts
-        inputs = EventInputs(times, gaps, torch.from_numpy(types).to(self._device), index)
-        if n == 1 and (m < ROWS_FROM or self._device.type != "cpu"):
-            return inputs, self._attend_one(needed - m, m)
-        return inputs, attend_ragged(self.store, self._encoder, index)
+        return EventInputs(times, gaps, torch.from_numpy(types).to(self._device), index), self._attend(index)
 
-    def _attend_one(self, first: int, m: int) -> Attend:
-        """One sequence: plain slices; only the last m x m block needs a mask."""
-        heads, null, d = self._encoder.n_heads, self._null, self._encoder.d_attention
-        begin, end = first + null, first + null + m
-        width, last, layers = d // heads, end - null, self._encoder.n_layers
-        store = self.store[:, :, 0]
-        new = store.view(layers, 2 * d, -1)[:, :, begin:end].unbind(0)
-        keys = store[:, 0].view(layers, heads, width, -1)[..., :last].unbind(0)
-        values = store[:, 1].view(layers, heads, width, -1)[..., :last].transpose(2, 3).unbind(0)
-        # strict: query j sees the columns before its own (begin + j); otherwise its own too
-        block = torch.full((m, m), -torch.inf, device=self._device).triu(1 - null)[:, : last - begin] if m > 1 else None
+    def _attend(self, index: IntArray) -> Attend:
+        """Each query sees the columns up to its own (strict: before its own, and the null key)."""
+        (n, m), heads, null, d = index.shape, self._encoder.n_heads, self._null, self._encoder.d_attention
+        width, capacity = d // heads, self.store.shape[-1]
+        at = torch.as_tensor(index + null, device=self._device)
+        limit = at if null else at + 1
+        end = int(limit.max())
+        hidden = torch.arange(end, device=self._device)[None, None, :] >= limit[:, :, None]
+        mask = torch.zeros(hidden.shape, device=self._device).masked_fill_(hidden, -torch.inf)[:, None]
+        columns = at[:, None, :].expand(n, d, m)
 
         def attend(layer: int, qkv: Tensor) -> Tensor:
-            new[layer].copy_(qkv[:, d:].t())
-            scores = torch.bmm(qkv[:, :d].view(m, heads, width).transpose(0, 1), keys[layer])
-            if block is not None:
-                scores[:, :, begin:] += block
+            keys, values = self.store[layer].unbind(0)
+            q, k, v = qkv.view(n, m, 3 * d).chunk(3, dim=-1)
+            keys.scatter_(2, columns, k.transpose(1, 2))
+            values.scatter_(2, columns, v.transpose(1, 2))
+            queries = q.reshape(n, m, heads, width).transpose(1, 2).reshape(n * heads, m, width)
+            scores = torch.bmm(queries, keys.view(n * heads, width, capacity)[..., :end])
+            scores.view(n, heads, m, end).add_(mask)
             weights, sums = softmax_of_log2(scores)
-            out = torch.bmm(weights, values[layer]) / sums
-            return out.transpose(0, 1).reshape(m, d)
+            out = torch.bmm(weights, values.view(n * heads, width, capacity)[..., :end].transpose(1, 2)) / sums
+            return out.view(n, heads, m, width).transpose(1, 2).reshape(n, m, d)
 
         return attend

@@ -1,13 +1,16 @@
-"""Compiled kernels for CPUs: attention over cached histories, and a shallow network event by event.
+"""Compiled networks for CPUs: new events of many histories through all layers in one call, and attention over cached histories.
 
-An operation of numpy or torch costs a microsecond or more before it computes anything, which is more than the arithmetic of one event
-through a layer of this width. Here loops take the place of operations: attention holds the scores of two queries in a core's
-innermost cache and never writes them out, and a whole draft step is one call. ``numba`` compiles them at first use and keeps the result
-beside this file (all of them are in it, because numba looks at no other file for changes). The sums run in another order than
-BLAS's; tests hold all forms together to 1e-5. Exactness does not rest on that agreement: a proposal is judged by the q it was drawn
-from.
+An operation of numpy or torch costs a microsecond or more before it computes anything, which at one event, or a few, is more than its
+arithmetic. Here loops take the place of operations. Events are taken through a layer in groups that stay in a core's inner caches;
+attention never writes scores out, and asks for the next head's keys and values while it works on this one's.
 
-NaN and infinities keep their meaning: ``_FAST`` allows reordered sums and fused products, no more.
+``numba`` compiles the kernels at first use and keeps the result beside this file. What rounds is written in vectors of a fixed shape
+(``lanes``), every sum in one order: an event's numbers are the same bits however many events, of however many histories, are in the call.
+They are not torch's bits; tests hold all forms together to 1e-5. Exactness does not rest on that agreement: a proposal is judged
+by the q it was drawn from.
+
+Layout. ``cells`` (flat) are a cache's keys and values: (layer, keys | values, history, head, block, width, 16), sixteen events a block,
+so that a head's history is one stretch of memory. ``weights``: ``lean.packed``. Rows are padded to whole vectors with zeros.
 """
 
 from __future__ import annotations
@@ -17,383 +20,374 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+from numba import njit
 
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
+from reference_impls.encoders import lanes as vectors
+from reference_impls.encoders.lanes import LANES
+
+v: Any = vectors
+"""Its functions are typed by numba, inside compiled functions."""
+LANES_STATE = "0732fe338244c97b"
+"""Of ``lanes``, whose functions are compiled into those below (the first digits of the file's SHA-256)."""
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    kernel: Callable[..., Any] = njit(fastmath=_FAST, cache=True, error_model="numpy", nogil=True)(function)
-    return kernel
-
-
-def _storing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For loops that store what they compute: nothing is reordered.
-
-    LLVM takes such a loop in vectors only where its arrays do not seem to overlap, and two that merely touch do: reordered, the last
-    bits would depend on where memory happens to lie, and a sampler's events with them.
-    """
-    kernel: Callable[..., Any] = njit(fastmath={"contract"}, cache=True, error_model="numpy", nogil=True)(function)
+    """No freedom to reorder: loops that LLVM finds by itself only copy."""
+    kernel: Callable[..., Any] = njit(cache=True, error_model="numpy", nogil=True)(function)
     return kernel
 
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
-_LEAST, _MOST = np.float32(-126.0), np.float32(127.0)
 _LOW, _HIGH = np.float32(1e-30), np.float32(1e30)
 """Sums of powers of two between these prove that leaving out the maximum lost nothing that matters."""
-_P0, _P1, _P2, _P3, _P4, _P5, _P6 = (
-    np.float32(c)
-    for c in (
-        0.9999999999718311, 0.6931472000679499, 0.24022651101428855, 0.05550340668098202, 0.009618039929130014,
-        0.0013395285364546051, 0.00015465318042474387,
-    )
-)  # fmt: skip
-"""Chebyshev fit of 2^f on [-1/2, 1/2]; relative error 6e-9 before rounding."""
-_ROUND = np.float32(1.5 * 2**23)
-"""Added to a float32 below 2^22, it leaves the nearest integer in the last bits."""
-_MANTISSA = np.int32(23)
-_LANES = 16
-"""Columns are taken in whole vectors, for a loop over what is left would cost as much again; and a line of the cache holds as many."""
+_GROUP = 32
+"""Events that go through a layer together."""
+_TILE = 64
+"""Blocks of a history that all queries work on before the next ones: keys and values then come from an inner cache but once."""
+_FOUR = 4 if vectors.WIDE else 1 << 30
+"""From how many rows on four are taken together."""
+_TWO = np.float32(2.0)
+_LOG2_E = np.float32(math.log2(math.e))
+_ROOT_HALF = np.float32(math.sqrt(0.5))
+_HALF = np.float32(0.5)
 
 
-@_storing  # reordered, the rounding by _ROUND would cancel
-def _exp2(x: Any) -> Any:
-    """2^x in float32, branch-free; below -126 it gives 2^-126, above 127 its power, of NaN NaN."""
-    x = _LEAST if x < _LEAST else x
-    x = _MOST if x > _MOST else x
-    y = np.float32(x + _ROUND)
-    f = x - (y - _ROUND)
-    power = np.float32(_P0 + f * (_P1 + f * (_P2 + f * (_P3 + f * (_P4 + f * (_P5 + f * _P6))))))
-    return np.int32(power.view(np.int32) + np.int32(y.view(np.int32) << _MANTISSA)).view(np.float32)
-
-
-@intrinsic
-def _prefetch(_context: Any, array: Any, row: Any, column: Any) -> Any:
-    """Ask for the line of ``array`` (contiguous, two axes) that holds [row, column], without waiting for it."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = make_array(signature.args[0])(context, builder, arguments[0])  # type: ignore[no-untyped-call]
-        width = builder.extract_value(data.shape, 1)
-        place = builder.add(builder.mul(arguments[1], width), arguments[2])
-        pointer = builder.bitcast(builder.gep(data.data, [place]), ir.PointerType(ir.IntType(8)))
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
-        name = "llvm.prefetch.p0i8" if "*" in str(pointer.type) else "llvm.prefetch.p0"
-        read, second_level, data_cache = (ir.Constant(number, value) for value in (0, 2, 1))
-        function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
-        builder.call(function, [pointer, read, second_level, data_cache])
-        return context.get_dummy_value()
-
-    return types.void(array, row, column), generate
-
-
-# No views are made: each costs two atomic counts of references, more than a column's arithmetic. Keys and values are (rows, capacity), those
-# of a head the ``width`` rows from ``at``; queries are flat from ``qa`` and ``qb``; sa, sb (capacity,) hold the scores of the two.
-
-
-@_storing
-def _score_two(q: Any, qa: int, qb: int, keys: Any, at: int, width: int, sa: Any, sb: Any, padded: int) -> None:
-    """Scores (base 2) of two queries over ``padded`` columns."""
-    by_eight = width - width % 8
-    for w in range(0, by_eight, 8):
-        i, j, k = qa + w, qb + w, at + w
-        a0, a1, a2, a3, a4, a5, a6, a7 = q[i], q[i + 1], q[i + 2], q[i + 3], q[i + 4], q[i + 5], q[i + 6], q[i + 7]
-        b0, b1, b2, b3, b4, b5, b6, b7 = q[j], q[j + 1], q[j + 2], q[j + 3], q[j + 4], q[j + 5], q[j + 6], q[j + 7]
-        for t in range(padded):
-            x0, x1, x2, x3 = keys[k, t], keys[k + 1, t], keys[k + 2, t], keys[k + 3, t]
-            x4, x5, x6, x7 = keys[k + 4, t], keys[k + 5, t], keys[k + 6, t], keys[k + 7, t]
-            a = a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3 + a4 * x4 + a5 * x5 + a6 * x6 + a7 * x7
-            b = b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3 + b4 * x4 + b5 * x5 + b6 * x6 + b7 * x7
-            sa[t], sb[t] = (a, b) if w == 0 else (sa[t] + a, sb[t] + b)
-    for w in range(by_eight, width):
-        a0, b0, k = q[qa + w], q[qb + w], at + w
-        for t in range(padded):
-            a, b = a0 * keys[k, t], b0 * keys[k, t]
-            sa[t], sb[t] = (a, b) if w == 0 else (sa[t] + a, sb[t] + b)
+# -- rows ------------------------------------------------------------------------------------------------------------------------
+@_compiled
+def _padded(width: int) -> int:
+    return (width + LANES - 1) // LANES * LANES
 
 
 @_compiled
-def _weigh_two(sa: Any, sb: Any, end_a: int, end_b: int, padded: int) -> tuple[Any, Any]:
-    """Scores into unnormalised weights, 0 from each query's end on; their sums."""
-    for t in range(padded):
-        sa[t], sb[t] = _exp2(sa[t]), _exp2(sb[t])
-    for t in range(end_a, padded):
-        sa[t] = _ZERO
-    for t in range(end_b, padded):
-        sb[t] = _ZERO
-    total_a, total_b = _ZERO, _ZERO
-    for t in range(padded):
-        total_a += sa[t]
-        total_b += sb[t]
-    return total_a, total_b
-
-
-@_storing
-def _less_the_largest(s: Any, end: int, padded: int) -> None:
-    top = s[0]
-    for t in range(1, end):
-        top = max(top, s[t])
-    for t in range(padded):
-        s[t] -= top
+def _affine(
+    x: Any, begin: int, stride: int, depth: int, rows: int, weights: Any, at: int, columns: int, out: Any, to: int
+) -> int:  # fmt: skip
+    """x M + b of rows of ``x`` from ``begin``: M (depth, columns padded) from ``at``, b behind it; gives where the next weights begin."""
+    columns = _padded(columns)
+    bias, c = at + depth * columns, 0
+    while c < columns:  # a strip of the matrix stays in the innermost cache while all rows meet it
+        m, b, o, wide, r = at + c, bias + c, to + c, columns - c >= 4 * LANES, 0
+        while r < rows:
+            mine, theirs = begin + r * stride, o + r * columns
+            if rows - r >= _FOUR:
+                if wide:
+                    v.tile_four_by_four(x, mine, stride, depth, weights, m, columns, b, out, theirs, columns)
+                else:
+                    v.tile_four_by_one(x, mine, stride, depth, weights, m, columns, b, out, theirs, columns)
+                r += 4
+            else:
+                if wide:
+                    v.tile_one_by_four(x, mine, stride, depth, weights, m, columns, b, out, theirs, columns)
+                else:
+                    v.tile_one_by_one(x, mine, stride, depth, weights, m, columns, b, out, theirs, columns)
+                r += 1
+        c += 4 * LANES if wide else LANES
+    return bias + columns
 
 
 @_compiled
-def _mix_two(
-    sa: Any, sb: Any, values: Any, at: int, width: int, scale_a: Any, scale_b: Any, padded: int, out: Any, oa: int, ob: int
+def _norm(
+    x: Any, at: int, stride: int, d: int, rows: int, weights: Any, place: int, eps: float, out: Any, to: int, far: int
+) -> int:  # fmt: skip
+    """Layer norm of rows of ``d`` numbers from x[at + r stride] into out[to + r far]; gives where the next weights begin."""
+    padded = _padded(d)
+    for r in range(rows):
+        here, there = at + r * stride, to + r * far
+        sums = v.fill(_ZERO)
+        for c in range(0, padded, LANES):
+            sums = v.add(sums, v.load(x, here + c))
+        mean = v.fill(v.total(sums) / np.float32(d))
+        sums = v.fill(_ZERO)
+        for c in range(0, padded, LANES):
+            off = v.before(v.less(v.load(x, here + c), mean), d - c)
+            sums = v.fma(off, off, sums)
+        scale = v.fill(np.float32(_ONE / math.sqrt(v.total(sums) / np.float32(d) + np.float32(eps))))
+        for c in range(0, padded, LANES):
+            off = v.times(v.before(v.less(v.load(x, here + c), mean), d - c), scale)
+            v.store(out, there + c, v.fma(off, v.load(weights, place + c), v.load(weights, place + padded + c)))
+    end: int = place + 2 * padded
+    return end
+
+
+@_compiled
+def _add(x: Any, at: int, more: Any, begin: int, numbers: int) -> None:
+    """x[at:] += more[begin:], whole vectors."""
+    for c in range(0, numbers, LANES):
+        v.store(x, at + c, v.add(v.load(x, at + c), v.load(more, begin + c)))
+
+
+@_compiled
+def _gelu(x: Any, numbers: int) -> None:
+    """x Phi(x); erf by Abramowitz and Stegun 7.1.26, absolute error 1.5e-7."""
+    for c in range(0, numbers, LANES):
+        y = v.load(x, c)
+        z = v.times(y, v.fill(_ROOT_HALF))
+        t = v.over(v.fill(_ONE), v.fma(v.fill(np.float32(0.3275911)), v.magnitude(z), v.fill(_ONE)))
+        p = v.fma(t, v.fill(np.float32(1.061405429)), v.fill(np.float32(-1.453152027)))
+        p = v.fma(t, p, v.fill(np.float32(1.421413741)))
+        p = v.fma(t, p, v.fill(np.float32(-0.284496736)))
+        p = v.times(v.fma(t, p, v.fill(np.float32(0.254829592))), t)
+        far = v.less(v.fill(_ONE), v.times(p, v.exp2(v.times(v.times(z, z), v.fill(-_LOG2_E)))))
+        v.store(x, c, v.times(v.times(y, v.fill(_HALF)), v.add(v.fill(_ONE), v.with_sign(far, z))))
+
+
+@_compiled
+def _add_tanh(x: Any, at: int, more: Any, begin: int, numbers: int) -> None:
+    """x[at:] += tanh(more[begin:])."""
+    for c in range(0, numbers, LANES):
+        y = v.load(more, begin + c)
+        e = v.exp2(v.times(v.magnitude(y), v.fill(np.float32(-_TWO * _LOG2_E))))
+        tanh = v.with_sign(v.over(v.less(v.fill(_ONE), e), v.add(v.fill(_ONE), e)), y)
+        v.store(x, at + c, v.add(v.load(x, at + c), tanh))
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------------------
+@_compiled
+def _largest_score(q: Any, at: int, cells: Any, keys: int, width: int, seen: int) -> Any:
+    top = -np.float32(np.inf)
+    for t in range(seen):
+        place, score = keys + t // LANES * width * LANES + t % LANES, _ZERO
+        for w in range(width):
+            score += q[at + w] * cells[place + w * LANES]
+        top = max(top, score)
+    return top
+
+
+@_compiled
+def _attend_anew(
+    q: Any, at: int, cells: Any, keys: int, values: int, width: int, seen: int, weights: Any, sums: Any, a: int, out: Any, to: int
 ) -> None:  # fmt: skip
-    """Weighted sums of values, times ``scale``, into ``out`` from ``oa`` and ``ob``."""
-    by_four = width - width % 4
-    for w in range(0, by_four, 4):
-        a0, a1, a2, a3, b0, b1, b2, b3 = _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO
-        v = at + w
-        for t in range(padded):
-            a, b, x0, x1, x2, x3 = sa[t], sb[t], values[v, t], values[v + 1, t], values[v + 2, t], values[v + 3, t]
-            a0 += a * x0
-            a1 += a * x1
-            a2 += a * x2
-            a3 += a * x3
-            b0 += b * x0
-            b1 += b * x1
-            b2 += b * x2
-            b3 += b * x3
-        i, j = oa + w, ob + w
-        out[i], out[i + 1], out[i + 2], out[i + 3] = a0 * scale_a, a1 * scale_a, a2 * scale_a, a3 * scale_a
-        out[j], out[j + 1], out[j + 2], out[j + 3] = b0 * scale_b, b1 * scale_b, b2 * scale_b, b3 * scale_b
-    for w in range(by_four, width):
-        a0, b0, v = _ZERO, _ZERO, at + w
-        for t in range(padded):
-            a0 += sa[t] * values[v, t]
-            b0 += sb[t] * values[v, t]
-        out[oa + w], out[ob + w] = a0 * scale_a, b0 * scale_b
+    """One query whose powers of two leave float32: the largest score is taken out first."""
+    top, blocks = _largest_score(q, at, cells, keys, width, seen), (seen + LANES - 1) // LANES
+    v.weigh_one(q, at, 0, cells, keys, keys, 0, 0, width, 0, blocks, seen, top, weights, 0, sums, a, 0)
+    v.mix_one(weights, 0, cells, values, values, 0, 0, width, 0, blocks, out, to, 0, 0)
 
 
 @_compiled
-def _attend_two(
-    q: Any, qa: int, qb: int, keys: Any, values: Any, at: int, width: int, end_a: int, end_b: int, sa: Any, sb: Any, out: Any,
-    oa: int, ob: int,
+def _attend_head(
+    q: Any, at: int, stride: int, queries: int, cells: Any, keys: int, values: int, beyond: int, width: int, seen: int, weights: Any,
+    sums: Any, out: Any, to: int, far: int,
 ) -> None:  # fmt: skip
-    """One head's attention of the queries at ``qa`` and ``qb`` over columns [0, end) of its keys and values."""
-    padded = min((max(end_a, end_b) + _LANES - 1) // _LANES * _LANES, keys.shape[1])
-    _score_two(q, qa, qb, keys, at, width, sa, sb, padded)
-    total_a, total_b = _weigh_two(sa, sb, end_a, end_b, padded)
-    if not (total_a > _LOW and total_a < _HIGH and total_b > _LOW and total_b < _HIGH):
-        _score_two(q, qa, qb, keys, at, width, sa, sb, padded)
-        _less_the_largest(sa, end_a, padded)
-        _less_the_largest(sb, end_b, padded)
-        total_a, total_b = _weigh_two(sa, sb, end_a, end_b, padded)
-    _mix_two(sa, sb, values, at, width, _ONE / total_a, _ONE / total_b, padded, out, oa, ob)
-
-
-@_compiled
-def attend_rows(
-    qkv: Any, keys: Any, values: Any, first: Any, d: int, heads: int, null: int, sa: Any, sb: Any, out: Any
-) -> None:
-    """Attention of the new events of each history over its own past, whose keys and values are written first.
-
-    ``qkv`` (n m 3 d,), queries scaled to base 2; ``keys``, ``values`` (n d, capacity) of one layer; ``out`` (n m d,); ``first`` (n,) column
-    of each history's first new event; ``null`` 1 where a query sees the columns before its own (column 0 is a null key), 0 where its
-    own too; ``sa``, ``sb`` (capacity,) scratch.
-    """
-    n = len(first)
-    m, width = len(out) // (n * d), d // heads
-    for i in range(n):
-        begin = first[i]
-        for w in range(d):
-            for j in range(m):
-                new = (i * m + j) * 3 * d + d + w
-                keys[i * d + w, begin + j], values[i * d + w, begin + j] = qkv[new], qkv[new + d]
-        for h in range(heads):
-            at = i * d + h * width
-            for a in range(0, m, 2):
-                for w in range(at + width + a * width // m, min(at + width + (a + 2) * width // m, at + 2 * width, n * d)):
-                    for t in range(0, first[w // d] + m, _LANES):  # the next head, or history, comes meanwhile
-                        _prefetch(keys, w, t)  # type: ignore[call-arg]
-                        _prefetch(values, w, t)
-                qa, qb = i * m + a, i * m + min(a + 1, m - 1)
-                end_a = begin + a + 1 - null
-                _attend_two(
-                    qkv, qa * 3 * d + h * width, qb * 3 * d + h * width, keys, values, at, width, end_a, end_a + qb - qa, sa, sb, out,
-                    qa * d + h * width, qb * d + h * width,
+    """One head's attention of successive events of one history; the first sees ``seen`` columns. ``beyond``: to the next head's cells."""
+    room, blocks, block = len(weights) // 4, (seen + queries - 1 + LANES - 1) // LANES, width * LANES
+    fours = queries // 4 if _FOUR == 4 else 0
+    pace = 256 // (fours + (queries - 4 * fours + 1) // 2)  # what comes next is asked for evenly by all that is done before
+    for begin in range(0, blocks, _TILE):
+        end = min(begin + _TILE, blocks)
+        ahead = beyond if end == blocks else end * block
+        a = skip = 0
+        while a < queries:
+            k, w, mine, o, left = keys + ahead, values + ahead, at + a * stride, to + a * far, queries - a
+            if left >= _FOUR:
+                v.weigh_four(
+                    q, mine, stride, cells, keys, k, skip, pace, width, begin, end, seen + a, _ZERO, weights, room, sums, a, begin,
                 )  # fmt: skip
-
-
-@_storing
-def _affine(x: Any, weights: Any, at: int, bias: bool, out: Any) -> int:
-    """x M [+ b] of one vector, M (in, out) from ``at`` in the weights and b behind it; gives where the next weights begin."""
-    rows, columns = len(x), len(out)
-    end, by_four = at + rows * columns, rows - rows % 4
-    for j in range(columns):
-        out[j] = weights[end + j] if bias else _ZERO
-    for i in range(0, by_four, 4):
-        x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-        m0, m1 = (
-            np.uintp(at + i * columns),
-            np.uintp(at + (i + 1) * columns),
-        )  # unsigned: no look whether an index counts from the end
-        m2, m3 = np.uintp(at + (i + 2) * columns), np.uintp(at + (i + 3) * columns)
-        for j in range(np.uintp(columns)):
-            out[j] += x0 * weights[m0 + j] + x1 * weights[m1 + j] + x2 * weights[m2 + j] + x3 * weights[m3 + j]
-    for i in range(by_four, rows):
-        for j in range(columns):
-            out[j] += x[i] * weights[at + i * columns + j]
-    return end + columns if bias else end
-
-
-@_storing
-def _scaled(x: Any, mean: Any, scale: Any, weights: Any, at: int, out: Any) -> None:
-    d = len(x)
-    for i in range(d):
-        out[i] = (x[i] - mean) * scale * weights[at + i] + weights[at + d + i]
-
-
-@_storing
-def _add(x: Any, bias: Any, more: Any) -> None:
-    """x += bias + more."""
-    for j in range(len(x)):
-        x[j] += bias[j] + more[j]
+                v.mix_four(weights, room, cells, values, w, skip, pace, width, begin, end, out, o, far, begin)
+                a += 4
+            elif left >= 2:
+                v.weigh_two(
+                    q, mine, stride, cells, keys, k, skip, pace, width, begin, end, seen + a, _ZERO, weights, room, sums, a, begin,
+                )  # fmt: skip
+                v.mix_two(weights, room, cells, values, w, skip, pace, width, begin, end, out, o, far, begin)
+                a += 2
+            else:
+                v.weigh_one(
+                    q, mine, stride, cells, keys, k, skip, pace, width, begin, end, seen + a, _ZERO, weights, room, sums, a, begin,
+                )  # fmt: skip
+                v.mix_one(weights, room, cells, values, w, skip, pace, width, begin, end, out, o, far, begin)
+                a += 1
+            skip += (end - begin) * pace
+    for a in range(queries):
+        if not (sums[a] > _LOW and sums[a] < _HIGH):
+            _attend_anew(q, at + a * stride, cells, keys, values, width, seen + a, weights, sums, a, out, to + a * far)
+        scale = _ONE / sums[a]
+        for w in range(width):
+            out[to + a * far + w] *= scale
 
 
 @_compiled
-def _normed(x: Any, weights: Any, at: int, eps: float, out: Any) -> int:
-    """Layer norm of ``x`` into the front of ``out``, scale and shift from ``at``; gives where the next weights begin."""
-    d = len(x)
-    mean, square = _ZERO, _ZERO
-    for i in range(d):
-        mean += x[i]
-    mean /= np.float32(d)
-    for i in range(d):
-        square += (x[i] - mean) * (x[i] - mean)
-    _scaled(x, mean, np.float32(_ONE / math.sqrt(square / np.float32(d) + np.float32(eps))), weights, at, out)
-    return at + 2 * d
+def attend(
+    qkv: Any, stride: int, rows: Any, columns: Any, begin: int, end: int, cells: Any, layer: int, histories: int, blocks: int,
+    heads: int, width: int, null: int, weights: Any, sums: Any, out: Any,
+) -> None:  # fmt: skip
+    """Attention of the events [begin, end) over their own pasts in one layer, their keys and values being written first.
+
+    Event e is the one in column ``columns[e]`` of history ``rows[e]``, successive events of a history one after the other. ``qkv``: of
+    each from begin on, queries scaled to base 2, keys, values, each (heads, width), ``stride`` numbers in all; ``cells`` of a cache of
+    ``histories`` with ``blocks`` blocks each; ``null`` 1 where a query sees the columns before its own (column 0 is a null key), 0 where
+    its own too; ``weights`` (4 blocks 16,), ``sums`` (end - begin,) scratch; ``out`` (end - begin) (heads, width).
+    """
+    head, d = blocks * width * LANES, heads * width
+    all_keys = layer * 2 * histories * heads * head
+    all_values = all_keys + histories * heads * head
+    for e in range(begin, end):
+        place = columns[e] // LANES * width * LANES + columns[e] % LANES + rows[e] * heads * head
+        new = (e - begin) * stride + d
+        for h in range(heads):
+            for w in range(width):
+                cells[all_keys + place + h * head + w * LANES] = qkv[new + h * width + w]
+                cells[all_values + place + h * head + w * LANES] = qkv[new + d + h * width + w]
+    e = begin
+    while e < end:
+        until = e + 1
+        while until < end and rows[until] == rows[e]:
+            until += 1
+        follows = rows[until] if until < end else rows[e]
+        for h in range(heads):
+            mine = (rows[e] * heads + h) * head
+            beyond = head if h + 1 < heads else follows * heads * head - mine
+            _attend_head(
+                qkv, (e - begin) * stride + h * width, stride, until - e, cells, all_keys + mine, all_values + mine, beyond, width,
+                columns[e] + 1 - null, weights, sums, out, (e - begin) * d + h * width, d,
+            )  # fmt: skip
+        e = until
 
 
 @_compiled
-def norm_rows(x: Any, weights: Any, eps: float, out: Any) -> None:
-    """Layer norm of each row of ``x`` (N, d); ``weights`` (2 d,): scale, then shift."""
-    for i in range(len(x)):
-        _normed(x[i], weights, 0, eps, out[i])
+def _group_end(rows: Any, begin: int) -> int:
+    """Where a group of events ends: with a history, unless a history has more events than a group."""
+    end = min(begin + _GROUP, len(rows))
+    if end == len(rows):
+        return end
+    cut = end
+    while cut > begin and rows[cut - 1] == rows[end]:
+        cut -= 1
+    return cut if cut > begin else end
+
+
+# Through all layers and the head. x (N, d), extra (N, d or d_time); rows and columns (N,): whose event and where it goes, in the order of
+# each history; inner: width of the feed-forward part, 0 without one; projection: whether one follows attention; heads, width: of the
+# cache, whose head width is a multiple of eight. Raw head rows into out (N padded P,).
 
 
 @_compiled
-def add_norm_rows(x: Any, bias: Any, more: Any, weights: Any, eps: float, out: Any) -> None:
-    """Layer norm of each row of x + bias + more, all (N, d) but ``bias`` (d,); ``x`` is overwritten by the sum."""
-    for i in range(len(x)):
-        _add(x[i], bias, more[i])
-        _normed(x[i], weights, 0, eps, out[i])
-
-
-@_storing
-def _gelu(x: Any) -> None:
-    for i in range(len(x)):
-        x[i] *= np.float32(0.5) * (_ONE + np.float32(math.erf(x[i] * np.float32(0.7071067811865476))))
+def _scratch(cells: int, layers: int, histories: int, d: int) -> tuple[Any, Any]:
+    """Weights of four queries, and sums of a group."""
+    return np.empty(4 * cells // (2 * layers * histories * d), np.float32), np.empty(_GROUP, np.float32)
 
 
 @_compiled
-def _attend_event(
-    qkv: Any, keys: Any, values: Any, history: int, column: int, heads: int, null: int, sa: Any, sb: Any, out: Any
-) -> None:
-    """One event of one history, whose keys and values are the rows from ``history``; ``qkv`` (3 d,)."""
-    d = len(out)
-    width = d // heads
-    end = column + 1 - null
-    for w in range(d):
-        keys[history + w, column], values[history + w, column] = qkv[d + w], qkv[2 * d + w]
-    for h in range(heads):
-        q = h * width
-        _attend_two(qkv, q, q, keys, values, history + q, width, end, end, sa, sb, out, q, q)
-
-
-# Event by event through all layers and the head. x (N, d), extra (N, d or d_time); rows and columns (N,): whose event and where it goes,
-# in the order of each history; weights: ``lean.packed``; inner: width of the feed-forward part, 0 without one; projection: whether one
-# follows attention; keys, values (layers n d, capacity). Raw head rows into out (N, P).
+def _rows_padded(x: Any) -> Any:
+    """(N, d) as flat rows of whole vectors, zeros behind."""
+    n, d = x.shape
+    stride = _padded(d)
+    out = np.zeros(n * stride, np.float32)
+    for e in range(n):
+        for i in range(d):
+            out[e * stride + i] = x[e, i]
+    return out
 
 
 @_compiled
 def thp_events(
-    x: Any, extra: Any, rows: Any, columns: Any, weights: Any, layers: int, inner: int, _projection: bool, heads: int, keys: Any,
-    values: Any, out: Any,
+    x: Any, extra: Any, rows: Any, columns: Any, weights: Any, layers: int, inner: int, _projection: bool, heads: int, width: int,
+    null: int, cells: Any, histories: int, blocks: int, p: int, out: Any,
 ) -> None:  # fmt: skip
-    d, capacity, of_layer = x.shape[1], keys.shape[1], len(keys) // layers
-    sa, sb, qkv = np.empty(capacity, np.float32), np.empty(capacity, np.float32), np.empty(3 * d, np.float32)
-    h, a, y, z = np.empty(d, np.float32), np.empty(d, np.float32), np.empty(d, np.float32), np.empty(inner, np.float32)
-    for e in range(len(x)):
-        h[:] = x[e]
-        at = 0
-        for layer in range(layers):
-            h += extra[e]
-            at = _affine(h, weights, at, False, qkv)
-            history = layer * of_layer + rows[e] * d
-            _attend_event(qkv, keys, values, history, columns[e], heads, 0, sa, sb, y)
-            at = _affine(y, weights, at, True, a)
-            a += h
-            at = _normed(a, weights, at, 1e-6, y)
-            at = _affine(y, weights, at, True, z)
-            _gelu(z)
-            at = _affine(z, weights, at, True, a)
-            a += y
-            at = _normed(a, weights, at, 1e-6, h)
-        _affine(h, weights, at, True, out[e])
+    n, d, wide = x.shape[0], x.shape[1], heads * width
+    s, s_qkv, s_inner = _padded(d), _padded(3 * wide), _padded(inner)
+    h, t = _rows_padded(x), _rows_padded(extra)
+    scores, sums = _scratch(len(cells), layers, histories, wide)
+    qkv, y, mixed = np.empty(_GROUP * s_qkv, np.float32), np.empty(_GROUP * s, np.float32), np.empty(_GROUP * wide, np.float32)
+    a, z = np.empty(_GROUP * s, np.float32), np.empty(_GROUP * s_inner, np.float32)
+    at = behind = 0
+    for layer in range(layers):
+        begin = 0
+        while begin < n:
+            end = _group_end(rows, begin)
+            m, here = end - begin, begin * s
+            _add(h, here, t, here, m * s)
+            at = _affine(h, here, s, d, m, weights, behind, 3 * wide, qkv, 0)
+            attend(
+                qkv, s_qkv, rows, columns, begin, end, cells, layer, histories, blocks, heads, width, null, scores, sums, mixed
+            )
+            at = _affine(mixed, 0, wide, wide, m, weights, at, d, a, 0)
+            _add(a, 0, h, here, m * s)
+            at = _norm(a, 0, s, d, m, weights, at, 1e-6, y, 0, s)
+            at = _affine(y, 0, s, d, m, weights, at, inner, z, 0)
+            _gelu(z, m * s_inner)
+            at = _affine(z, 0, s_inner, inner, m, weights, at, d, a, 0)
+            _add(a, 0, y, 0, m * s)
+            at = _norm(a, 0, s, d, m, weights, at, 1e-6, h, here, s)
+            begin = end
+        behind = at
+    _affine(h, 0, s, d, n, weights, behind, p, out, 0)
 
 
 @_compiled
 def sahp_events(
-    x: Any, _extra: Any, rows: Any, columns: Any, weights: Any, layers: int, inner: int, projection: bool, heads: int, keys: Any,
-    values: Any, out: Any,
+    x: Any, _extra: Any, rows: Any, columns: Any, weights: Any, layers: int, inner: int, projection: bool, heads: int, width: int,
+    null: int, cells: Any, histories: int, blocks: int, p: int, out: Any,
 ) -> None:  # fmt: skip
-    d, capacity, of_layer = x.shape[1], keys.shape[1], len(keys) // layers
-    sa, sb, qkv = np.empty(capacity, np.float32), np.empty(capacity, np.float32), np.empty(3 * d, np.float32)
-    h, a, y, z = np.empty(d, np.float32), np.empty(d, np.float32), np.empty(d, np.float32), np.empty(inner, np.float32)
-    for e in range(len(x)):
-        h[:] = x[e]
-        at = 0
-        for layer in range(layers):
-            at = _normed(h, weights, at, 1e-5, y)
-            at = _affine(y, weights, at, True, qkv)
-            history = layer * of_layer + rows[e] * d
-            _attend_event(qkv, keys, values, history, columns[e], heads, 0, sa, sb, y)
+    n, d, wide = x.shape[0], x.shape[1], heads * width
+    s, s_qkv, s_inner = _padded(d), _padded(3 * wide), _padded(inner)
+    h = _rows_padded(x)
+    scores, sums = _scratch(len(cells), layers, histories, wide)
+    qkv, y, mixed = np.empty(_GROUP * s_qkv, np.float32), np.empty(_GROUP * s, np.float32), np.empty(_GROUP * wide, np.float32)
+    a, z = np.empty(_GROUP * s, np.float32), np.empty(_GROUP * s_inner, np.float32)
+    at = behind = 0
+    for layer in range(layers):
+        begin = 0
+        while begin < n:
+            end = _group_end(rows, begin)
+            m, here = end - begin, begin * s
+            at = _norm(h, here, s, d, m, weights, behind, 1e-5, y, 0, s)
+            at = _affine(y, 0, s, d, m, weights, at, 3 * wide, qkv, 0)
+            attend(
+                qkv, s_qkv, rows, columns, begin, end, cells, layer, histories, blocks, heads, width, null, scores, sums, mixed
+            )
             if projection:
-                at = _affine(y, weights, at, True, a)
-                h += a
+                at = _affine(mixed, 0, wide, wide, m, weights, at, d, a, 0)
+                _add(h, here, a, 0, m * s)
             else:
-                h += y
+                for e in range(m):
+                    for i in range(d):
+                        h[here + e * s + i] += mixed[e * wide + i // (d // heads) * width + i % (d // heads)]
             if inner:
-                at = _normed(h, weights, at, 1e-5, y)
-                at = _affine(y, weights, at, True, z)
-                _gelu(z)
-                at = _affine(z, weights, at, True, a)
-                h += a
-        at = _normed(h, weights, at, 1e-5, y)
-        _affine(y, weights, at, True, out[e])
+                at = _norm(h, here, s, d, m, weights, at, 1e-5, y, 0, s)
+                at = _affine(y, 0, s, d, m, weights, at, inner, z, 0)
+                _gelu(z, m * s_inner)
+                at = _affine(z, 0, s_inner, inner, m, weights, at, d, a, 0)
+                _add(h, here, a, 0, m * s)
+            begin = end
+        behind = at
+    y = np.empty(n * s, np.float32)
+    at = _norm(h, 0, s, d, n, weights, behind, 1e-5, y, 0, s)
+    _affine(y, 0, s, d, n, weights, at, p, out, 0)
 
 
 @_compiled
 def attnhp_events(
-    x: Any, extra: Any, rows: Any, columns: Any, weights: Any, layers: int, _inner: int, _projection: bool, heads: int, keys: Any,
-    values: Any, out: Any,
+    x: Any, extra: Any, rows: Any, columns: Any, weights: Any, layers: int, _inner: int, _projection: bool, heads: int, width: int,
+    null: int, cells: Any, histories: int, blocks: int, p: int, out: Any,
 ) -> None:  # fmt: skip
-    d, capacity, of_layer = x.shape[1], keys.shape[1], len(keys) // layers
-    sa, sb, qkv = np.empty(capacity, np.float32), np.empty(capacity, np.float32), np.empty(3 * d, np.float32)
-    h, a, y, wide = (
-        np.empty(d, np.float32),
-        np.empty(d, np.float32),
-        np.empty(d, np.float32),
-        np.empty(d + extra.shape[1], np.float32),
+    n, d, wide, clock = x.shape[0], x.shape[1], heads * width, extra.shape[1]
+    s, s_qkv, s_both = _padded(d), _padded(3 * wide), _padded(d) + _padded(clock)
+    h = _rows_padded(x)
+    scores, sums = _scratch(len(cells), layers, histories, wide)
+    qkv, y, mixed = (
+        np.empty(_GROUP * s_qkv, np.float32),
+        np.empty(_GROUP * s_both, np.float32),
+        np.empty(_GROUP * wide, np.float32),
     )
-    for e in range(len(x)):
-        h[:] = x[e]
-        wide[d:] = extra[e]
-        at = 0
-        for layer in range(layers):
-            at = _normed(h, weights, at, 1e-5, wide)
-            at = _affine(wide, weights, at, True, qkv)
-            history = layer * of_layer + rows[e] * d
-            _attend_event(qkv, keys, values, history, columns[e], heads, 1, sa, sb, y)
-            at = _affine(y, weights, at, True, a)
-            for i in range(d):
-                h[i] += np.float32(math.tanh(a[i]))
-        at = _normed(h, weights, at, 1e-5, y)
-        _affine(y, weights, at, True, out[e])
+    a = np.empty(_GROUP * s, np.float32)
+    at = behind = 0
+    for layer in range(layers):
+        begin = 0
+        while begin < n:
+            end = _group_end(rows, begin)
+            m, here = end - begin, begin * s
+            at = _norm(h, here, s, d, m, weights, behind, 1e-5, y, 0, s_both)
+            for e in range(m):
+                for i in range(clock):
+                    y[e * s_both + d + i] = extra[begin + e, i]
+            at = _affine(y, 0, s_both, d + clock, m, weights, at, 3 * wide, qkv, 0)
+            attend(
+                qkv, s_qkv, rows, columns, begin, end, cells, layer, histories, blocks, heads, width, null, scores, sums, mixed
+            )
+            at = _affine(mixed, 0, wide, wide, m, weights, at, d, a, 0)
+            _add_tanh(h, here, a, 0, m * s)
+            begin = end
+        behind = at
+    y = np.empty(n * s, np.float32)
+    at = _norm(h, 0, s, d, n, weights, behind, 1e-5, y, 0, s)
+    _affine(y, 0, s, d, n, weights, at, p, out, 0)

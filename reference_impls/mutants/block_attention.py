@@ -18,9 +18,9 @@ class BlockCache(KeyValueCache):
 
     def append(self, gaps: FloatArray, types: IntArray, counts: IntArray) -> tuple[EventInputs, Attend]:
         inputs, causal = super().append(gaps, types, counts)
-        return inputs, causal if gaps.shape[1] == 1 else self._attend(inputs.index)
+        return inputs, causal if gaps.shape[1] == 1 else self._whole_block(inputs.index)
 
-    def _attend(self, index: IntArray) -> Attend:
+    def _whole_block(self, index: IntArray) -> Attend:
         (n, m), heads, d = index.shape, self._encoder.n_heads, self._encoder.d_attention
         columns = torch.as_tensor(index + self._null, device=self._device)[:, None, :].expand(n, d, m)
         ends = torch.as_tensor(self.lengths + self._null, device=self._device).clamp(min=1)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from sampler_runs import check_run
 
-from reference_impls.encoders.lean import EventByEvent
+from reference_impls.encoders.lean import CompiledNetwork
 from reference_impls.network import NeuralModel
 from reference_impls.samplers.policy import FixedK
 from reference_impls.samplers.speculative import Speculative
@@ -92,51 +92,44 @@ def test_whitebox_checks_pass_on_networks(pair, rule):
 
 # -- counts ----------------------------------------------------------------------------------------------------------------
 @contextmanager
-def head_call_counter(model: NeuralModel) -> Iterator[dict[str, int]]:
-    """A second, independent counter of passes: a module hook on the model's head; yields {"calls", "positions"}."""
-    seen = {"calls": 0, "positions": 0}
+def pass_counter(model: NeuralModel) -> Iterator[dict[str, int]]:
+    """A second, independent counter of passes, at the head's module (single events in torch) and in front of compiled networks."""
+    seen, whole = {"calls": 0, "positions": 0}, CompiledNetwork.__call__
 
-    def hook(_module, inputs, _output):
+    def count(positions: int) -> None:
         seen["calls"] += 1
-        seen["positions"] += inputs[0].numel() // inputs[0].shape[-1]
+        seen["positions"] += positions
 
-    handle = model.head.register_forward_hook(hook)
-    try:
-        yield seen
-    finally:
-        handle.remove()
+    def compiled(self, cache, x, *rest):
+        if self is model.__dict__.get("_compiled_network"):
+            count(len(x))
+        return whole(self, cache, x, *rest)
+
+    handle = model.head.register_forward_hook(lambda _module, inputs, _output: count(inputs[0].numel() // inputs[0].shape[-1]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CompiledNetwork, "__call__", compiled)
+        try:
+            yield seen
+        finally:
+            handle.remove()
 
 
 @pytest.mark.parametrize("n", [1, 4])
 @pytest.mark.parametrize("prompted", [False, True])
 @pytest.mark.parametrize("stop", [Stop(n_events=12), Stop(horizon=4.0)], ids=["events", "horizon"])
 def test_two_counters_agree(pair, n, prompted, stop):
-    """The sampler's counts and a hook on the head see the same calls and positions (the initial law is no pass)."""
+    """The sampler's counts and those at the models see the same calls and positions (the initial law is no pass)."""
     target, draft = pair
     request = SampleRequest(n, stop, StreamKey(cell="counters"), prompt=prompts(n, target.n_types) if prompted else None)
     for sampler in (Speculative(target, draft, FixedK(3)), TargetOnly(target)):
-        with head_call_counter(target) as seen:
+        with pass_counter(target) as of_target, pass_counter(draft) as of_draft:
             counts = sampler.sample(request).counts
         assert counts.target_calls > 0
-        assert seen["calls"] == counts.target_calls
-        assert seen["positions"] == counts.target_positions + counts.target_padded_positions
-    with head_call_counter(target) as seen:
+        assert of_target == {"calls": counts.target_calls, "positions": counts.target_positions}
+        assert of_draft == {"calls": counts.draft_calls, "positions": counts.draft_positions}
+    with pass_counter(target) as seen:
         Speculative(target, draft, FixedK(3)).sample(replace(request, n_sequences=0, prompt=None))
     assert seen == {"calls": 0, "positions": 0}
-
-
-@pytest.mark.parametrize("n", [1, 4])
-def test_the_events_of_a_shallow_draft_are_counted_too(pair, n, monkeypatch):
-    """A shallow network goes event by event, past the head's module: there the second counter sits in front of the kernel."""
-    seen, by_event = [], EventByEvent.__call__
-
-    def counted(self, cache, x, *rest):
-        seen.append(len(x))
-        return by_event(self, cache, x, *rest)
-
-    monkeypatch.setattr(EventByEvent, "__call__", counted)
-    counts = Speculative(*pair, FixedK(3)).sample(SampleRequest(n, Stop(n_events=12), StreamKey(cell="draft counters"))).counts
-    assert (len(seen), sum(seen)) == (counts.draft_calls, counts.draft_positions)
 
 
 # -- the same sequences ----------------------------------------------------------------------------------------------------
