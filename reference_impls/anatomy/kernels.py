@@ -1,8 +1,9 @@
 """Compiled kernels taken apart: a twin of each that makes its matrix products and nothing else.
 
 A compiled kernel makes its products in loops of its own, between exponentials and norms; none of its parts can be called alone without
-paying for the call. So its module is read again, the functions in ``TAKEN_OUT`` lose their bodies, writes into caches are dropped, and the
-rest is compiled anew. What a kernel takes beyond its twin is what it does besides products: softmax, norms, activations, cache writes.
+paying for the call. So its module is read again, and that of the vectors it is written in; the functions in ``TAKEN_OUT`` and ``OF_LANES``
+lose their bodies, writes into caches are dropped, and the rest is compiled anew. What a kernel takes beyond its twin is what it does besides
+products: softmax, norms, activations, cache writes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -22,23 +24,31 @@ from tppsd_bench.errors import InputError
 
 KERNELS = "reference_impls.encoders."
 """Modules whose kernels make matrix products; kernels elsewhere are arithmetic on laws."""
+_LANES = "reference_impls.encoders.lanes"
+"""Where the vectors are that kernels are written in."""
 TAKEN_OUT = {
-    "_exp2": "return x",
-    "_weigh_two": "return _ONE, _ONE",
-    "_less_the_largest": "pass",
-    "_normed": "out[: len(x)] = x\nreturn at + 2 * len(x)",
+    "_norm": """
+padded = _padded(d)
+for r in range(rows):
+    for c in range(0, padded, LANES):
+        v.store(out, to + r * far + c, v.load(x, at + r * stride + c))
+return place + 2 * padded""",
+    "_add": "pass",
     "_gelu": "pass",
+    "_add_tanh": "pass",
+    "_largest_score": "return _ZERO",
+    "_attend_anew": "sums[a] = _ONE",
 }
 """Functions that are no part of a product, and what stands for their bodies: values pass through."""
-KEPT = ("_scaled", "_add", "_score_two", "_mix_two", "_attend_two", "_affine", "_attend_event", "_prefetch")
+OF_LANES = {"_exp2": "return x", "_before": "return x", "add": "pass"}
+"""The same in the module of vectors: of softmax remains the product of keys, and that of values."""
+KEPT = ("_padded", "_affine", "_attend_head", "_group_end", "_scratch", "_rows_padded")
 """Functions that are products, or only lead to them."""
-NORMS = ("norm_rows", "add_norm_rows")
-"""Kernels called from Python that make no product."""
-_CACHES = ("keys", "values")
+_CACHES = ("cells",)
 
 
 def make_products(kernel: Any) -> bool:
-    return str(kernel.py_func.__module__).startswith(KERNELS) and kernel.py_func.__name__ not in NORMS
+    return str(kernel.py_func.__module__).startswith(KERNELS)
 
 
 @contextmanager
@@ -84,8 +94,16 @@ def compiling() -> Iterator[None]:
 
 @cache
 def _twin(name: str) -> ModuleType:
-    module = sys.modules[name]
-    tree = ast.fix_missing_locations(_ProductsOnly().visit(ast.parse(inspect.getsource(module))))
+    """The module without what is taken out, over vectors that have lost theirs."""
+    twin = _read_again(name, OF_LANES if name == _LANES else TAKEN_OUT)
+    if name != _LANES:
+        twin.__dict__["v"] = _twin(_LANES)
+    return twin
+
+
+def _read_again(name: str, taken_out: dict[str, str]) -> ModuleType:
+    module = import_module(name)
+    tree = ast.fix_missing_locations(_ProductsOnly(taken_out).visit(ast.parse(inspect.getsource(module))))
     twin = ModuleType(f"{name} (products only)")
     twin.__dict__["__package__"] = module.__package__
     exec(compile(tree, str(module.__file__), "exec"), twin.__dict__)
@@ -96,16 +114,24 @@ def unclassified(kernels: set[Any]) -> set[str]:
     """Functions in the kernels' modules of which nobody said whether they are part of a product; names said in vain."""
     functions = set()
     for name in {k.py_func.__module__ for k in kernels}:
-        nodes = ast.parse(inspect.getsource(sys.modules[name])).body
-        functions |= {n.name for n in nodes if isinstance(n, ast.FunctionDef) and n.name.startswith("_")}
-    functions -= {"_compiled", "_storing"}
-    return functions ^ {*TAKEN_OUT, *KEPT} if functions else set()
+        functions |= {f for f in _functions(name) if f.startswith("_")}
+    if not functions:
+        return set()
+    return (functions - {"_compiled"} ^ {*TAKEN_OUT, *KEPT}) | ({*OF_LANES} - _functions(_LANES))
+
+
+def _functions(module: str) -> set[str]:
+    """Names of the functions and methods that a module defines."""
+    return {n.name for n in ast.walk(ast.parse(inspect.getsource(import_module(module)))) if isinstance(n, ast.FunctionDef)}
 
 
 class _ProductsOnly(ast.NodeTransformer):
+    def __init__(self, taken_out: dict[str, str]) -> None:
+        self._taken_out = taken_out
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        if node.name in TAKEN_OUT:
-            node.body = ast.parse(TAKEN_OUT[node.name]).body
+        if node.name in self._taken_out:
+            node.body = ast.parse(self._taken_out[node.name]).body
             return node
         return self.generic_visit(node)
 
@@ -121,11 +147,10 @@ class _ProductsOnly(ast.NodeTransformer):
 
 
 def flops(kernel: Any, args: tuple[Any, ...]) -> int:
-    """Of one call: every weight once an event, every key and value once a query."""
+    """Of one call: every weight once an event, every key and value once a query. Weights are counted as packed, zeros of padding too."""
     given = dict(zip(inspect.signature(kernel.py_func).parameters, args, strict=True))
-    if "first" in given:  # attention of m new events of each history
-        first, d = np.asarray(given["first"]), int(given["d"])
-        m = len(given["out"]) // (len(first) * d)
-        return int(4 * d * (first[:, None] + np.arange(m) + 1 - int(given["null"])).sum())
-    columns, d = np.asarray(given["columns"]), given["x"].shape[1]
-    return int(2 * len(columns) * len(given["weights"]) + 4 * d * int(given["layers"]) * columns.sum())
+    columns, d = np.asarray(given["columns"]), int(given["heads"]) * int(given["width"])
+    attention = 4 * d * (columns + 1 - int(given["null"])).sum()
+    if "layer" in given:  # attention of one layer
+        return int(attention)
+    return int(2 * len(columns) * len(given["weights"]) + int(given["layers"]) * attention)
