@@ -276,6 +276,32 @@ def test_calls_of_kernels_are_seen_and_their_steering_kept(kernel_module: Module
     assert isinstance(Recorder()._place(np.arange(3)), np.ndarray)
 
 
+def test_the_twin_of_attention_is_scores_times_values() -> None:
+    """No exponential, no mask, no normalisation, nothing written: two products over whole blocks, unseen columns among them."""
+    pytest.importorskip("numba")
+    from reference_impls.encoders import compiled
+
+    rng, heads, width, blocks, n = np.random.default_rng(3), 2, 8, 4, 2
+    rows, columns = np.repeat([1, 0], 5), np.r_[30:35, 17:22]
+    cells = rng.standard_normal((1, 2, n, heads, blocks, width, 16)).astype(np.float32)
+    qkv = rng.standard_normal((10, 3, heads, width)).astype(np.float32)
+    weights, sums, out = (
+        np.empty(4 * blocks * 16, np.float32),
+        np.empty(10, np.float32),
+        np.empty((10, heads, width), np.float32),
+    )
+    before = cells.copy()
+    kernels.products_only(compiled.attend)(
+        qkv.ravel(), 3 * heads * width, rows, columns, 0, 10, cells.reshape(-1), 0, n, blocks, heads, width, 0, weights, sums,
+        out.reshape(-1),
+    )  # fmt: skip
+    np.testing.assert_array_equal(cells, before)
+    for e, row in enumerate(rows):
+        keys, values = cells[0, :, row, :, : columns[rows == row].max() // 16 + 1]
+        expected = np.einsum("hbl,hbwl->hw", np.einsum("hw,hbwl->hbl", qkv[e, 0], keys), values)
+        np.testing.assert_allclose(out[e], expected, atol=1e-4)
+
+
 def test_every_part_of_a_shipped_kernel_is_classified() -> None:
     pytest.importorskip("numba")
     load_pair("thp-hawkes")  # imports what there is
