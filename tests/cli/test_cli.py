@@ -33,6 +33,13 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **extra}
 
 
+def slowness() -> float:
+    """How much slower than a core of 3.5 GHz this one is at the moment; 1 where it is not."""
+    begun = time.process_time()
+    assert sum(i & 1 for i in range(3_000_000)) == 1_500_000
+    return max(1.0, (time.process_time() - begun) / 0.15)
+
+
 def tppsd(folder: Path, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tppsd_bench", *words]
     return subprocess.run(
@@ -62,7 +69,7 @@ def test_light_commands_import_nothing_heavy_and_start_at_once(words: list[str],
         )  # fmt: skip
     loaded, _, seconds = done.stderr.strip().splitlines()[-1].rpartition(" ")
     assert loaded == "[]"
-    assert float(seconds) < 0.5  # CPU time: what the command costs, whatever else the machine does
+    assert float(seconds) < 0.5 * slowness()  # CPU time: what the command costs, whatever else the machine does
     assert done.stdout
 
 
@@ -224,7 +231,4 @@ def test_smoke_finishes_in_time(tmp_path: Path) -> None:
     done = tppsd(tmp_path, "run", "--suite", "smoke", "--out", "r", PYTHONDONTWRITEBYTECODE="")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr
-    begun = time.process_time()
-    assert sum(i & 1 for i in range(3_000_000)) == 1_500_000
-    slowness = max(1.0, (time.process_time() - begun) / 0.15)  # what a core of 3.5 GHz takes
-    assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 15 * slowness
+    assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) < 15 * slowness()
