@@ -70,6 +70,8 @@ class _Served:
         self._ask = pair.sampler("speculative", **sampler).sample
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)
+        gc.collect()
+        gc.freeze()  # modules and models: the collection ahead of each block need not look at them again
         return {m: str(getattr(importlib.import_module(m), "__file__", None) or "") for m in watch}
 
     def count(self, key: dict[str, Any], n_sequences: int, length: int) -> dict[str, Any]:
