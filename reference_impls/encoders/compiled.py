@@ -37,6 +37,8 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
+_START = np.int64(0)
+"""Of a known type: numba compiles a function once more for every argument that is a literal, and types every 0 as one at first."""
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _LOW, _HIGH = np.float32(1e-30), np.float32(1e30)
 """Sums of powers of two between these prove that leaving out the maximum lost nothing that matters."""
@@ -289,28 +291,28 @@ def thp_events(
     scores, sums = _scratch(len(cells), layers, histories, wide)
     qkv, y, mixed = np.empty(_GROUP * s_qkv, np.float32), np.empty(_GROUP * s, np.float32), np.empty(_GROUP * wide, np.float32)
     a, z = np.empty(_GROUP * s, np.float32), np.empty(_GROUP * s_inner, np.float32)
-    at = behind = 0
+    at = behind = _START
     for layer in range(layers):
-        begin = 0
+        begin = _START
         while begin < n:
             end = _group_end(rows, begin)
             m, here = end - begin, begin * s
             _add(h, here, t, here, m * s)
-            at = _affine(h, here, s, d, m, weights, behind, 3 * wide, qkv, 0)
+            at = _affine(h, here, s, d, m, weights, behind, 3 * wide, qkv, _START)
             attend(
                 qkv, s_qkv, rows, columns, begin, end, cells, layer, histories, blocks, heads, width, null, scores, sums, mixed
             )
-            at = _affine(mixed, 0, wide, wide, m, weights, at, d, a, 0)
-            _add(a, 0, h, here, m * s)
-            at = _norm(a, 0, s, d, m, weights, at, 1e-6, y, 0, s)
-            at = _affine(y, 0, s, d, m, weights, at, inner, z, 0)
+            at = _affine(mixed, _START, wide, wide, m, weights, at, d, a, _START)
+            _add(a, _START, h, here, m * s)
+            at = _norm(a, _START, s, d, m, weights, at, 1e-6, y, _START, s)
+            at = _affine(y, _START, s, d, m, weights, at, inner, z, _START)
             _gelu(z, m * s_inner)
-            at = _affine(z, 0, s_inner, inner, m, weights, at, d, a, 0)
-            _add(a, 0, y, 0, m * s)
-            at = _norm(a, 0, s, d, m, weights, at, 1e-6, h, here, s)
+            at = _affine(z, _START, s_inner, inner, m, weights, at, d, a, _START)
+            _add(a, _START, y, _START, m * s)
+            at = _norm(a, _START, s, d, m, weights, at, 1e-6, h, here, s)
             begin = end
         behind = at
-    _affine(h, 0, s, d, n, weights, behind, p, out, 0)
+    _affine(h, _START, s, d, n, weights, behind, p, out, _START)
 
 
 @_compiled
@@ -324,35 +326,35 @@ def sahp_events(
     scores, sums = _scratch(len(cells), layers, histories, wide)
     qkv, y, mixed = np.empty(_GROUP * s_qkv, np.float32), np.empty(_GROUP * s, np.float32), np.empty(_GROUP * wide, np.float32)
     a, z = np.empty(_GROUP * s, np.float32), np.empty(_GROUP * s_inner, np.float32)
-    at = behind = 0
+    at = behind = _START
     for layer in range(layers):
-        begin = 0
+        begin = _START
         while begin < n:
             end = _group_end(rows, begin)
             m, here = end - begin, begin * s
-            at = _norm(h, here, s, d, m, weights, behind, 1e-5, y, 0, s)
-            at = _affine(y, 0, s, d, m, weights, at, 3 * wide, qkv, 0)
+            at = _norm(h, here, s, d, m, weights, behind, 1e-5, y, _START, s)
+            at = _affine(y, _START, s, d, m, weights, at, 3 * wide, qkv, _START)
             attend(
                 qkv, s_qkv, rows, columns, begin, end, cells, layer, histories, blocks, heads, width, null, scores, sums, mixed
             )
             if projection:
-                at = _affine(mixed, 0, wide, wide, m, weights, at, d, a, 0)
-                _add(h, here, a, 0, m * s)
+                at = _affine(mixed, _START, wide, wide, m, weights, at, d, a, _START)
+                _add(h, here, a, _START, m * s)
             else:
                 for e in range(m):
                     for i in range(d):
                         h[here + e * s + i] += mixed[e * wide + i // (d // heads) * width + i % (d // heads)]
             if inner:
-                at = _norm(h, here, s, d, m, weights, at, 1e-5, y, 0, s)
-                at = _affine(y, 0, s, d, m, weights, at, inner, z, 0)
+                at = _norm(h, here, s, d, m, weights, at, 1e-5, y, _START, s)
+                at = _affine(y, _START, s, d, m, weights, at, inner, z, _START)
                 _gelu(z, m * s_inner)
-                at = _affine(z, 0, s_inner, inner, m, weights, at, d, a, 0)
-                _add(h, here, a, 0, m * s)
+                at = _affine(z, _START, s_inner, inner, m, weights, at, d, a, _START)
+                _add(h, here, a, _START, m * s)
             begin = end
         behind = at
     y = np.empty(n * s, np.float32)
-    at = _norm(h, 0, s, d, n, weights, behind, 1e-5, y, 0, s)
-    _affine(y, 0, s, d, n, weights, at, p, out, 0)
+    at = _norm(h, _START, s, d, n, weights, behind, 1e-5, y, _START, s)
+    _affine(y, _START, s, d, n, weights, at, p, out, _START)
 
 
 @_compiled
@@ -370,24 +372,24 @@ def attnhp_events(
         np.empty(_GROUP * wide, np.float32),
     )
     a = np.empty(_GROUP * s, np.float32)
-    at = behind = 0
+    at = behind = _START
     for layer in range(layers):
-        begin = 0
+        begin = _START
         while begin < n:
             end = _group_end(rows, begin)
             m, here = end - begin, begin * s
-            at = _norm(h, here, s, d, m, weights, behind, 1e-5, y, 0, s_both)
+            at = _norm(h, here, s, d, m, weights, behind, 1e-5, y, _START, s_both)
             for e in range(m):
                 for i in range(clock):
                     y[e * s_both + d + i] = extra[begin + e, i]
-            at = _affine(y, 0, s_both, d + clock, m, weights, at, 3 * wide, qkv, 0)
+            at = _affine(y, _START, s_both, d + clock, m, weights, at, 3 * wide, qkv, _START)
             attend(
                 qkv, s_qkv, rows, columns, begin, end, cells, layer, histories, blocks, heads, width, null, scores, sums, mixed
             )
-            at = _affine(mixed, 0, wide, wide, m, weights, at, d, a, 0)
-            _add_tanh(h, here, a, 0, m * s)
+            at = _affine(mixed, _START, wide, wide, m, weights, at, d, a, _START)
+            _add_tanh(h, here, a, _START, m * s)
             begin = end
         behind = at
     y = np.empty(n * s, np.float32)
-    at = _norm(h, 0, s, d, n, weights, behind, 1e-5, y, 0, s)
-    _affine(y, 0, s, d, n, weights, at, p, out, 0)
+    at = _norm(h, _START, s, d, n, weights, behind, 1e-5, y, _START, s)
+    _affine(y, _START, s, d, n, weights, at, p, out, _START)
