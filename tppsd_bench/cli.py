@@ -158,8 +158,9 @@ def report(folder: Path) -> None:
     """Build the HTML report of a run folder again (no model is loaded)."""
     from tppsd_bench import store
     from tppsd_bench.report.build import build_report
+    from tppsd_bench.runner.execute import default_jobs
 
-    click.echo(build_report(store.locate(folder)))
+    click.echo(build_report(store.locate(folder), default_jobs()))
 
 
 @main.command()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tppsd_bench import resources
 from tppsd_bench.errors import InputError
 from tppsd_bench.report.cells import CellView, cell_view, law_level, not_possible_rows, provenance_rows
 from tppsd_bench.report.context import PairCard, headline, pair_card, pays_headline
+from tppsd_bench.report.drawing import draw_cells, read_arrays
 from tppsd_bench.report.glossary import GLOSSARY
 from tppsd_bench.report.kill_matrix import label
-from tppsd_bench.report.picture import Arrays
 from tppsd_bench.report.power import PROOF_KINDS, judged, proof_cells, sentence
 from tppsd_bench.report.proof import Proof, proof
 from tppsd_bench.report.reach import proof_reach, run_reach
@@ -32,16 +29,17 @@ if TYPE_CHECKING:
 REPORT_NAME = "report.html"
 
 
-def build_report(run_dir: Path) -> Path:
+def build_report(run_dir: Path, processes: int = 1) -> Path:
     """Write ``report.html`` into the run folder and return its path; an earlier report is replaced in one step.
 
     Reads ``results.json`` (or, where the run was cut short, ``run.json`` and ``cells/*.json``) and ``cells/<id>.npz``. Raises
-    InputError where the folder holds no results.
+    InputError where the folder holds no results. ``processes``: that draw; more than one starts fresh ones, which import the caller's
+    main module.
     """
     run_dir = Path(run_dir)
     run, cells = load_results(run_dir)
     ordinary = [c for c in cells if c.kind not in PROOF_KINDS and not study_of(c.kind)]
-    views, pictures, studies = draw(run_dir, run, ordinary, cells)
+    views, pictures, studies = draw(run_dir, run, ordinary, cells, processes)
     html = render(
         run, ordinary, views, _lasting_name(run_dir), proof=proof(cells, run), pictures=pictures, all_cells=cells, studies=studies,
     )  # fmt: skip
@@ -77,34 +75,19 @@ def _cell(data: dict[str, Any], path: Path) -> CellResult:
         raise InputError(f"{path}: cell {name} is not one this version reads ({error}); run the suite again.") from error
 
 
-def _arrays(run_dir: Path, cell: CellResult) -> tuple[dict[str, Any], str]:
-    """A cell's arrays, and a sentence where the file that should hold them does not read."""
-    path = run_dir / "cells" / f"{cell.id}.npz"
-    if not path.is_file():
-        return {}, f"cells/{path.name} is missing, so figures drawn from arrays are left out." if cell.arrays else ""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}, ""
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        return {}, f"cells/{path.name} does not read ({error}), so figures drawn from arrays are left out."
-
-
 def draw(
-    run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellResult], every: Sequence[CellResult] = ()
+    run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellResult], every: Sequence[CellResult] = (), processes: int = 1
 ) -> tuple[list[CellView], ProofPictures, list[Section]]:
     """The views of ``cells`` with their figures; of all cells the figures of a proof and the sections of studies.
 
-    One canvas: ids in the page must differ.
+    Every canvas has a prefix: ids in the page must differ.
     """
     from tppsd_bench.report.canvas import open_canvas
     from tppsd_bench.report.figures_power import proof_pictures
 
-    views = []
+    drawn = draw_cells(run_dir, cells, processes)
+    views = [cell_view(cell, pictures, run, note) for cell, (pictures, note) in zip(cells, drawn, strict=True)]
     with open_canvas() as canvas:
-        for cell in cells:
-            arrays, note = _arrays(run_dir, cell)
-            pictures = [] if cell.error else _pictures(cell, arrays, canvas)
-            views.append(cell_view(cell, pictures, run, note))
         return views, proof_pictures(proof_cells(every), canvas), study_sections(run_dir, run, every, canvas)
 
 
@@ -115,29 +98,10 @@ def study_sections(run_dir: Path, run: Mapping[str, Any], cells: Sequence[CellRe
         mine = [c for c in cells if study_of(c.kind) == name]
         if mine:
             made: Section = module_of(name, "section").section(
-                [c for c in mine if not c.error], lambda cell: _arrays(run_dir, cell)[0], canvas
+                [c for c in mine if not c.error], lambda cell: read_arrays(run_dir, cell)[0], canvas
             )
             found.append(replace(made, cells=tuple(cell_view(c, [], run) for c in mine)))
     return found
-
-
-def _pictures(cell: CellResult, arrays: Arrays, canvas: Any) -> list[Any]:
-    from tppsd_bench.report.figures import arms_pictures, pit_pictures
-    from tppsd_bench.report.figures_speed import fit_pictures, speed_pictures
-    from tppsd_bench.report.figures_wealth import wealth_pictures
-    from tppsd_bench.report.figures_work import work_pictures
-    from tppsd_bench.report.forest import forest_pictures
-
-    law, forest = pit_pictures(cell, arrays, canvas), forest_pictures(cell, canvas)
-    return [
-        *law,
-        *forest,
-        *wealth_pictures(arrays, canvas),
-        *arms_pictures(arrays, canvas),
-        *work_pictures(cell, arrays, canvas),
-        *speed_pictures(cell, arrays, canvas),
-        *fit_pictures(cell, canvas),
-    ]
 
 
 def render(

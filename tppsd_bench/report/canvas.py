@@ -54,8 +54,8 @@ _TAG = re.compile(r"<[^>]*>")
 class Canvas:
     """A drawing surface of fixed width for one figure after the other. Use ``open_canvas()``."""
 
-    def __init__(self) -> None:
-        self._count = 0
+    def __init__(self, prefix: str = "") -> None:
+        self._count, self._prefix = 0, prefix
         self.start(216.0)
 
     def start(self, height: float) -> None:
@@ -116,16 +116,16 @@ class Canvas:
         buffer = io.StringIO()
         self._figure.savefig(buffer, format="svg", metadata={"Date": None})
         self._count += 1
-        return _inline(buffer.getvalue(), label, f"g{self._count}")
+        return _inline(buffer.getvalue(), label, f"{self._prefix}g{self._count}")
 
 
 @contextmanager
-def open_canvas() -> Iterator[Canvas]:
-    """A canvas under the report's own matplotlib settings; the caller's settings come back afterwards."""
+def open_canvas(prefix: str = "") -> Iterator[Canvas]:
+    """A canvas under the report's own matplotlib settings; the caller's settings come back afterwards. ``prefix``: of its figures' ids."""
     import matplotlib as mpl
 
     with mpl.rc_context(_RC):  # type: ignore[arg-type]  # newer stubs want literal keys
-        yield Canvas()
+        yield Canvas(prefix)
 
 
 def _inline(svg: str, label: str, prefix: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from tppsd_bench.report.canvas import ACCENT, BAND, FAIL, INK, MUTED, Canvas
@@ -131,24 +132,22 @@ def _panel(canvas: Canvas, scale: str, rows: list[_Row], top: float, below: floa
     )
     axes.axvline(0, color=MUTED, linewidth=0.8)
     _head(axes, _SCALES[scale])
+    banded = [(y, row.margin) for y, row in zip(at, rows, strict=True) if row.margin]
+    if banded:
+        half = np.array([margin for _, margin in banded])
+        axes.barh(
+            [y for y, _ in banded], 2 * half if signed else half, left=-half if signed else 0.0, height=0.86, color=BAND, linewidth=0,
+            zorder=1,
+        )  # fmt: skip
+    colours = [_colour(row, signed) for row in rows]
+    axes.hlines(at, [r.ends[0] for r in rows], [r.ends[1] for r in rows], color=colours, linewidth=1.8, zorder=3)
+    for colour, marker in ((ACCENT, "o"), (FAIL, "D")):
+        mine = [i for i, c in enumerate(colours) if c == colour]
+        axes.plot([rows[i].effect for i in mine], [at[i] for i in mine], marker, ms=4.6, color=colour, zorder=4)
+    beside = 1.0 + 6 / axes.bbox.width
     for y, row in zip(at, rows, strict=True):
-        if row.margin:
-            axes.barh(
-                y,
-                row.margin * (2 if signed else 1),
-                left=-row.margin if signed else 0.0,
-                height=0.86,
-                color=BAND,
-                linewidth=0,
-                zorder=1,
-            )
-        misses = (signed and row.ends[0] > 0) or row.ends[1] < 0
-        beyond = row.margin is not None and max(-row.ends[0], row.ends[1]) > row.margin
-        colour = FAIL if (beyond and row.margin) or (misses and not row.margin) else ACCENT
-        axes.hlines(y, *row.ends, color=colour, linewidth=1.8, zorder=3)
-        axes.plot(row.effect, y, "o" if colour == ACCENT else "D", ms=4.6, color=colour, zorder=4)
         axes.text(
-            1.0 + 6 / axes.bbox.width,
+            beside,
             y,
             effect(row.effect, row.ends)[0],
             transform=axes.get_yaxis_transform(),
@@ -156,6 +155,12 @@ def _panel(canvas: Canvas, scale: str, rows: list[_Row], top: float, below: floa
             color=INK,
             fontsize=10,
         )
+
+
+def _colour(row: _Row, signed: bool) -> str:
+    misses = (signed and row.ends[0] > 0) or row.ends[1] < 0
+    beyond = row.margin is not None and max(-row.ends[0], row.ends[1]) > row.margin
+    return FAIL if (beyond and row.margin) or (misses and not row.margin) else ACCENT
 
 
 def _head(axes: Axes, text: str) -> None:

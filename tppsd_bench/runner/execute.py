@@ -66,7 +66,7 @@ def execute(
         cells = folder.summarise([cell.id for cell in plan.cells])
         if report:
             say("report", 0.99)
-            _report(folder.folder)
+            _report(folder.folder, min(executor.width, default_jobs()))
         return folder.finish(), cells
     finally:
         folder.close()
@@ -84,11 +84,11 @@ def _run_record(plan: Plan, executor: Executor) -> dict[str, Any]:
     }
 
 
-def _report(folder: Path) -> None:
+def _report(folder: Path, processes: int) -> None:
     """A report that cannot be made does not take the results with it."""
     try:
         from tppsd_bench.report.build import build_report
 
-        build_report(folder)
+        build_report(folder, processes)
     except Exception as problem:
         print(f"warning: no report.html ({type(problem).__name__}: {problem}); the results are whole.", file=sys.stderr)
