@@ -38,11 +38,10 @@ class Local:
                 self._in_process(job, journal)
             return
         with thread_environment():
-            suspects = self._pool(together, self.processes, journal)
-            suspects += self._pool(alone, 1, journal)
+            suspects = self._pool([(together, self.processes), (alone, 1)], journal)
             # A process died with several jobs in flight: each suspect runs alone, cell by cell.
             for job in [part for suspect in suspects for part in suspect.split()]:
-                if self._pool([job], 1, journal):
+                if self._pool([([job], 1)], journal):
                     journal.broken(job, died(job))
 
     def _in_process(self, job: Job, journal: Journal) -> None:
@@ -53,16 +52,22 @@ class Local:
             journal.broken(job, str(problem))
         journal.advance(job)
 
-    def _pool(self, jobs: list[Job], processes: int, journal: Journal) -> list[Job]:
-        """Run jobs in a pool of fresh processes; gives those in flight when one died, after running the rest."""
+    def _pool(self, stages: Sequence[tuple[list[Job], int]], journal: Journal) -> list[Job]:
+        """Run stages of (jobs, how many at a time), one after the other; gives the jobs in flight when a process died, after the rest.
+
+        Processes go on from one stage to the next, having imported all there is: those that a later stage does not use sleep.
+        """
         suspects: list[Job] = []
-        waiting = list(jobs)
-        while waiting:
+        waiting = [list(jobs) for jobs, _ in stages]
+        while any(waiting):
             context = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(min(processes, len(waiting)), context, initialise, (list(sys.path),))
+            pool = ProcessPoolExecutor(min(self.processes, max(map(len, waiting))), context, initialise, (list(sys.path),))
             with _closing(pool):
-                waiting, dead = self._drain(pool, waiting, processes, journal)
-            suspects += dead
+                for i, (_, processes) in enumerate(stages):
+                    waiting[i], dead = self._drain(pool, waiting[i], processes, journal)
+                    suspects += dead
+                    if dead:
+                        break
         return suspects
 
     def _drain(
