@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reference_impls.base import Model
-from reference_impls.samplers.residual import TRIES
+from reference_impls.samplers.residual import AT_ONCE
 from tppsd_bench.errors import InputError
 
 _HISTORY = 32
@@ -74,7 +74,7 @@ def footprint(models: Sequence[Model], *, recompute: bool = False) -> Footprint:
             event += kept
             row += max(0.0, 2 * _row_bytes(model, 32) - _row_bytes(model, 64))
         position += (_LAW_COPIES * law + 4 * (_STATE_COPIES * width + 2 * more)) * (_WHOLE_PASSES if anew else 1.0)
-        row += 3 * TRIES * law
+        row += 3 * AT_ONCE * law
         heads, on_cpu, whole = max(heads, n_heads), on_cpu and host, whole or anew
     return Footprint(event, row, position, heads, on_cpu, whole)
 

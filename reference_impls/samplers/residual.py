@@ -1,7 +1,7 @@
 """Exact draws from the residual (p - q)+ / TV, the law of what replaces a rejected proposal.
 
 By rejection from p: a candidate x ~ p is taken with probability (1 - q(x)/p(x))+, so one that is taken has density proportional to
-(p - q)+. The expected number of tries is 1/TV, without bound when p and q nearly agree; so after ``TRIES`` tries, which are
+(p - q)+. The expected number of tries is 1/TV, without bound when p and q nearly agree; so after ``TRIES`` of them, which are
 independent of what follows, the draw is made by inverting the CDF of (p - q)+ computed by quadrature: still exact in law, up to
 the quadrature (relative error below 1e-9). Where the whole residual mass is below ``RESOLUTION``, p and q are the same law to
 within rounding; the proposal is kept.
@@ -25,9 +25,12 @@ from tppsd_bench.protocols import BoolArray, FloatArray, IntArray
 Uniforms = Callable[[IntArray, int], FloatArray]
 """(rows, m) -> (len(rows), m) fresh uniforms of each row's own stream."""
 
-TRIES = 64
+TRIES = 1024
+"""They cost together what one inversion does: a few milliseconds. Stopping there costs at most twice what the wiser of both would."""
+AT_ONCE = 64
+"""Tries whose random numbers a row draws at once. Fixed: what it draws must not depend on the rows beside it."""
 _FIRST_TRIES = 16
-"""Tries looked at first: enough for most rows, at a quarter of the cost."""
+"""Of these, looked at first: enough for most rows, at a quarter of the cost."""
 RESOLUTION = 1e-12
 _REACH = 8.0
 """Widths beyond a bump's centre at which nothing is left of it."""
@@ -60,21 +63,23 @@ class ExactResidual:
     tries = TRIES
 
     def draw(self, p: Law, q: Law, rows: IntArray, uniforms: Uniforms, joint: bool) -> ResidualDraw:
-        n = len(rows)
-        u = uniforms(rows, 4 * self.tries).reshape(n, self.tries, 4)
-        gap, types, taken = self._try(p, q, u[:, :_FIRST_TRIES], joint)
-        at, first, found = np.arange(n), taken.argmax(axis=1), np.asarray(taken.any(axis=1))
-        out_gap, out_type = gap[at, first], types[at, first]
-        lost = np.flatnonzero(~found)
-        if len(lost) and self.tries > _FIRST_TRIES:
-            gap, types, taken = self._try(p.take(lost), q.take(lost), u[lost, _FIRST_TRIES:], joint)
-            late, first = np.flatnonzero(taken.any(axis=1)), taken.argmax(axis=1)
-            out_gap[lost[late]], out_type[lost[late]] = gap[late, first[late]], types[late, first[late]]
-            found[lost[late]] = True
-            lost = np.flatnonzero(~found)
-        if len(lost):
-            return self.beyond_tries(p, q, rows, uniforms, joint, lost, out_gap, out_type)
-        return ResidualDraw(out_gap, out_type, np.zeros(n, dtype=bool), ~found, np.zeros(n, dtype=bool))
+        n, none = len(rows), np.zeros(len(rows), dtype=bool)
+        gaps, types, lost = np.ones(n), np.full(n, 0 if joint else -1, dtype=np.int64), np.arange(n)
+        for begin in range(0, self.tries, AT_ONCE):
+            u = uniforms(rows[lost], 4 * min(AT_ONCE, self.tries - begin)).reshape(len(lost), -1, 4)
+            looks = (
+                (slice(_FIRST_TRIES), slice(_FIRST_TRIES, None)) if begin == 0 and u.shape[1] > _FIRST_TRIES else (slice(None),)
+            )
+            for part in looks:
+                p_there, q_there = (p, q) if len(lost) == n else (p.take(lost), q.take(lost))
+                gap, kind, taken = self._try(p_there, q_there, u[:, part], joint)
+                hit, first = np.asarray(taken.any(axis=1)), taken.argmax(axis=1)
+                at = np.flatnonzero(hit)
+                gaps[lost[at]], types[lost[at]] = gap[at, first[at]], kind[at, first[at]]
+                lost, u = lost[~hit], u[~hit]
+                if not len(lost):
+                    return ResidualDraw(gaps, types, none, none, none)
+        return self.beyond_tries(p, q, rows, uniforms, joint, lost, gaps, types)
 
     def _try(self, p: Law, q: Law, u: FloatArray, joint: bool) -> tuple[FloatArray, IntArray, BoolArray]:
         """Candidates from p, one for each (n, tries) of ``u`` (n, tries, 4): gaps, types, and whether each is taken."""
