@@ -148,6 +148,24 @@ def test_the_collector_is_off_while_measuring_and_restored() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.parametrize("theirs", [False, True])
+def test_what_lived_before_is_not_collected_again_between_pairs_and_thaws_unless_the_caller_froze_it(theirs: bool) -> None:
+    if theirs:
+        gc.freeze()
+    try:
+        before, frozen = gc.get_freeze_count(), set[int]()
+
+        def side(seed: int) -> int:
+            frozen.add(gc.get_freeze_count())
+            return 1
+
+        paired_timing({"a": side, "b": side}, baseline="a", rng=StreamKey(cell="frozen").generator(), pairs=12, min_seconds=1e-6)
+        assert min(frozen) >= max(before, 10_000)
+        assert (gc.get_freeze_count() > 0) is theirs
+    finally:
+        gc.unfreeze()
+
+
 def test_a_side_that_commits_nothing_breaks_the_run() -> None:
     with pytest.raises(RunBroken, match="'idle' committed 0 events"):
         paired_timing({"side": busy(10), "idle": lambda _: 0}, baseline="side", rng=rng("idle"))
