@@ -159,7 +159,9 @@ def test_what_lived_before_is_not_collected_again_between_pairs_and_thaws_unless
             frozen.add(gc.get_freeze_count())
             return 1
 
-        paired_timing({"a": side, "b": side}, baseline="a", rng=StreamKey(cell="frozen").generator(), pairs=12, min_seconds=1e-6)
+        paired_timing(
+            {"a": side, "b": side}, baseline="a", rng=StreamKey(cell="frozen").generator(), pairs=12, min_seconds=1e-6
+        )
         assert min(frozen) >= max(before, 10_000)
         assert (gc.get_freeze_count() > 0) is theirs
     finally:

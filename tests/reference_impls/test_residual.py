@@ -94,6 +94,18 @@ def test_rejection_draws_have_the_residual_law(kind, joint):
     assert joint or not lower.any(), "a residual draw where p <= q"
 
 
+@pytest.mark.parametrize("joint", [False, True])
+def test_draws_of_many_looks_have_the_residual_law(joint):
+    """One try in two hundred is taken: most rows draw random numbers several times, few come to the inversion."""
+    p, _ = laws("marked", poor=False)
+    q = replace(p, loc=p.loc + 0.012)
+    truth, n = Truth(p, q, joint), 3000
+    assert 1 / 400 < truth.mass < 1 / 100
+    drawn = draw(ExactResidual(), p, q, n, joint, f"many looks {joint}")
+    assert 0 < drawn.switched.mean() < 0.2
+    assert p_value(truth, drawn.gap, drawn.type) > FALSE_ALARM
+
+
 @pytest.mark.parametrize(("kind", "joint"), CASES)
 @pytest.mark.parametrize("poor", [False, True])
 def test_the_inverse_cdf_inverts_the_residuals_cdf(kind, joint, poor):
