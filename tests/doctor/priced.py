@@ -102,7 +102,8 @@ def examined(
 ) -> Diagnosis:
     """The whole way, on the pair's own clock, with few sequences and pairs."""
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=pair.clock, process_time=pair.clock))
-    idle = SimpleNamespace(collect=lambda: 0, isenabled=lambda: False, disable=lambda: None, enable=lambda: None)
+    names = ("collect", "isenabled", "disable", "enable", "freeze", "unfreeze", "get_freeze_count")
+    idle = SimpleNamespace(**dict.fromkeys(names, lambda: 0))
     monkeypatch.setattr(timing, "gc", idle)  # nothing of real time is measured here
     for module, name, value in (
         (examination, "SEQUENCES", 20), (examination, "CALIBRATIONS", 2), (examination, "KS", (1, 4, 16)),
