@@ -88,7 +88,9 @@ class Repository:
         self.git("init", "-q", "-b", "main")
         for name in ("asv.conf.json", "suites/asv"):
             copy(name, self.root)
-        (self.root / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")  # whether Python keeps bytecode is the caller's choice
+        (self.root / ".gitignore").write_text(
+            "__pycache__/\n", encoding="utf-8"
+        )  # whether Python keeps bytecode is the caller's choice
         self.first = self.commit("before the packages")
 
     def git(self, *words: str) -> str:
