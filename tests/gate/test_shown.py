@@ -21,7 +21,7 @@ from tppsd_bench.results import Outcome
 
 pytestmark = pytest.mark.slow
 SIZES = {
-    "n_sequences": 96, "length": 80, "n_events": 81_920, "timed_length": 80, "timed_pairs": 40, "min_seconds": 0.02, "margins": {},
+    "n_sequences": 96, "length": 80, "n_events": 81_920, "timed_length": 80, "timed_pairs": 80, "min_seconds": 0.03, "margins": {},
 }  # fmt: skip
 TELLING = 0.06
 """Half width of a log speed's interval: at a fifth more CPU time, log(1/1.2) + .06 is still below log(0.9)."""

@@ -45,6 +45,8 @@ SLOW, SAME, SHAKY, WIDE = speed(0.8), speed(1.0), speed(1.0, same=0.06), speed(0
         ((WIDE, WIDE), Outcome.INCONCLUSIVE, 2),
         ((speed(0.92), speed(0.92)), Outcome.PASS, 1),
         ((speed(0.88, 0.04), speed(0.88, 0.04)), Outcome.PASS, 1),
+        ((speed(0.88, 0.08),), Outcome.PASS, 1),
+        ((WIDE, speed(0.88, 0.08)), Outcome.INCONCLUSIVE, 2),  # would have passed as the first look
     ],
 )
 def test_fails_only_where_two_looks_fail(looks: tuple[Speed, ...], outcome: Outcome, asked: int) -> None:
