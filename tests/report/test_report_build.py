@@ -238,3 +238,10 @@ def test_a_failure_names_the_faults_that_it_resembles(tmp_path: Path) -> None:
         Outcome.FAIL, figures={"looks_like": "Of the known faults this looks most like stale_history (so; similarity 0.75)."}
     )
     assert "looks most like stale_history" in html.unescape(write_run(tmp_path / "r", failed))
+
+
+def test_the_page_is_the_same_in_any_number_of_processes(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "demo")
+    assert len(list((folder / "cells").glob("*.json"))) >= 8, "too few cells to start a process"
+    alone = build_report(folder).read_bytes()
+    assert build_report(folder, processes=2).read_bytes() == alone
